@@ -1,0 +1,1 @@
+"""A Prefect worker for Vertex AI CustomJobs."""

@@ -1,0 +1,1 @@
+"""Pure: where a run may be tried, and in which order."""

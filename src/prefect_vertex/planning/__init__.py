@@ -1,0 +1,1 @@
+"""Pure: a run's wishes become one complete, immutable CreateCustomJobRequest."""

@@ -1,0 +1,1 @@
+"""Observe, decide, act: the loop that keeps every run and its job in step."""

@@ -1,0 +1,1 @@
+"""What user code sees of the replicas of its job."""
