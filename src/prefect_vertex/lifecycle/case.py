@@ -1,0 +1,135 @@
+"""What a decision is taken from: the run, the job that speaks for it, and this process's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from prefect_vertex.lifecycle.decisions import CancelJob, Decision, Wait
+from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.naming import ResourceName
+
+Key = tuple[str, str]
+"""A job's location and id, see `ResourceName.key`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """A job that was answered with "not found".
+
+    Attributes:
+        attempt: Its attempt, if this process had seen the job itself before; else 0.
+        times: When it was not found.
+    """
+
+    name: ResourceName
+    attempt: int = 0
+    times: tuple[datetime, ...] = ()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the job is gone for certain."""
+        return confirmed(self.times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """What this process remembers of a run; an empty one is always safe.
+
+    Attributes:
+        due_attempt: This process holds the run and is to create this attempt; 0 if it does not.
+        rescheduled: That attempt is due because the last one's container rescheduled the run.
+        nothing_sent: It holds the run and knows that no create was sent for that attempt.
+        holder_gone: The process that held the run is gone for certain, and it was not this one.
+        cancels: When a cancel was last sent, by the job's key.
+        looks: Times of the looks by label that found no job for the run's attempt.
+        absences: Jobs that were answered with "not found", by the job's key.
+        ended: When a job was first seen terminal, by the job's key.
+        gone: Times at which the run itself was.
+        claimed_job_id: The CustomJob id that a container's start claim names, if one was read.
+    """
+
+    due_attempt: int = 0
+    rescheduled: bool = False
+    nothing_sent: bool = False
+    holder_gone: bool = False
+    cancels: Mapping[Key, datetime] = field(default_factory=dict)
+    looks: Sequence[datetime] = ()
+    absences: Mapping[Key, Absence] = field(default_factory=dict)
+    ended: Mapping[Key, datetime] = field(default_factory=dict)
+    gone: Sequence[datetime] = ()
+    claimed_job_id: str = ""
+
+
+NO_NOTES = Notes()
+
+CONFIRM_SECONDS = 60.0
+"""Two answers of "not found" count as one only if they are this far apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The arguments of `decide`, with the one job that speaks for the run."""
+
+    run: RunView
+    job: JobSnapshot | None
+    policy: RunPolicy
+    now: datetime
+    notes: Notes
+
+    @property
+    def live(self) -> bool:
+        """Whether that job may still change."""
+        return self.job is not None and not self.job.is_terminal
+
+    @property
+    def fresh(self) -> bool:
+        """Whether that job was described just now, so that its state may be acted upon."""
+        age = timedelta(seconds=self.policy.fresh_seconds)
+        return (
+            self.job is not None and self.job.described and self.now - self.job.observed_at <= age
+        )
+
+
+def confirmed(times: Sequence[datetime]) -> bool:
+    """Whether a thing was found missing at least twice, a minute apart."""
+    return len(times) > 1 and times[-1] - times[0] >= timedelta(seconds=CONFIRM_SECONDS)
+
+
+def cancel_due(job: JobSnapshot, policy: RunPolicy, now: datetime, notes: Notes) -> bool:
+    """Whether a cancel has to be sent: never yet, or without effect for too long."""
+    if job.phase is JobPhase.CANCELLING:
+        return False
+    sent = notes.cancels.get(job.resource_name.key)
+    return sent is None or now - sent >= timedelta(seconds=policy.cancel_repeat_seconds)
+
+
+def cancel_or_wait(
+    case: Case,
+    job: JobSnapshot,
+    because: str,
+    verdict: TerminationReason | None = None,
+) -> Decision:
+    """Cancel the live job now, or wait for the last cancel to show."""
+    if cancel_due(job, case.policy, case.now, case.notes):
+        return CancelJob(job.resource_name, job.attempt, because, verdict)
+    return Wait(until=case.now + timedelta(seconds=case.policy.cancel_repeat_seconds))
+
+
+def outcome_of(
+    reason: TerminationReason,
+    job: JobSnapshot | None,
+    diagnosis: Diagnosis | None = None,
+) -> JobOutcome:
+    """The end as a value."""
+    return JobOutcome(
+        reason=reason,
+        resource_name=job.resource_name if job else None,
+        phase=job.phase if job else None,
+        diagnosis=diagnosis,
+    )

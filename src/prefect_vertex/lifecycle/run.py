@@ -1,0 +1,135 @@
+"""RunView: a small frozen copy of a flow run, as one read of the Prefect API showed it.
+
+It also names the labels by which a run carries its own story, so that any worker can go on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+
+class RunState(Enum):
+    """Prefect's nine state types (3.9.1)."""
+
+    SCHEDULED = "SCHEDULED"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    CANCELLING = "CANCELLING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    CRASHED = "CRASHED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.CRASHED})
+
+INSTANCE_LABEL = "prefect-vertex.instance"
+"""The worker process that last held the run."""
+PROJECT_LABEL = "prefect-vertex.project"
+LOCATION_LABEL = "prefect-vertex.location"
+ATTEMPT_LABEL = "prefect-vertex.attempt"
+"""The attempt that was about to be created, written before the create is sent."""
+SETTLED_LABEL = "prefect-vertex.settled"
+"""An announced attempt that is known to have no job, so that the next holder need not wait."""
+WAIT_LABEL = "prefect-vertex.wait"
+"""The id of the Pending state in which that attempt was announced."""
+POLICY_LABEL = "prefect-vertex.policy"
+"""How patient to be with the run; see `policy.format_policy`."""
+VERDICT_LABEL = "prefect-vertex.verdict"
+"""`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel."""
+
+WORKER_LABEL = "prefect.worker.name"
+"""Prefect's own label, written by the base class after Pending."""
+
+QUEUED_STATE = "InfrastructurePending"
+PROVISIONING_STATE = "Provisioning"
+WITH_JOB_STATES = frozenset({QUEUED_STATE, PROVISIONING_STATE})
+"""Names of Pending states that are shown only once the attempt's job exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One read of one flow run.
+
+    Attributes:
+        state_name: What the user sees, such as InfrastructurePending.
+        state_id: Changes with every state; tells "still the same" from "again the same".
+        state_time: When the state was entered.
+        previous: Where the run came from, for Cancelling and Scheduled; for the latter the last
+            type that was not Pending either.  None: from nowhere, or not read.
+        suspended: A pause that ended the process, to be resumed by a new submission.
+        retries_in_process: The run waits for a retry in a live container; no worker is offered it.
+        lease_id: The deployment's concurrency lease that the run holds, if any.
+        identifier: `infrastructure_pid`, empty while unknown.
+        labels: Prefect's and ours, values as text.
+    """
+
+    id: str
+    name: str
+    state: RunState
+    state_name: str
+    state_id: str
+    state_time: datetime
+    observed_at: datetime
+    previous: RunState | None = None
+    suspended: bool = False
+    retries_in_process: bool = False
+    lease_id: str = ""
+    identifier: str = ""
+    deployment_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def attempt(self) -> int:
+        """The highest attempt that was about to be created, 0 before the first."""
+        return self._number(ATTEMPT_LABEL)
+
+    @property
+    def settled_attempt(self) -> int:
+        """An announced attempt that is known to have no job, 0 if none is."""
+        return self._number(SETTLED_LABEL)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Project and location of the last announced attempt, empty before the first."""
+        return self.labels.get(PROJECT_LABEL, ""), self.labels.get(LOCATION_LABEL, "")
+
+    @property
+    def holder(self) -> str:
+        """The signature of the process that last held the run, empty if none said so."""
+        return self.labels.get(INSTANCE_LABEL, "")
+
+    @property
+    def waits_for_next(self) -> bool:
+        """Whether it has become Pending anew since its last attempt was announced.
+
+        Then the last attempt's job, however it ended, says nothing about this wait: somebody holds
+        the run and is about to announce the next attempt.
+        """
+        announced_in = self.labels.get(WAIT_LABEL, "")
+        if self.state is not RunState.PENDING or not announced_in:
+            return False
+        return self.state_name not in WITH_JOB_STATES and self.state_id != announced_in
+
+    def _number(self, label: str) -> int:
+        text = self.labels.get(label, "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self.state.is_final
+
+    def verdict(self, attempt: int) -> str:
+        """Why this product cancels that attempt's job; empty if it does not."""
+        number, _, reason = self.labels.get(VERDICT_LABEL, "").partition(":")
+        return reason if number == str(attempt) else ""

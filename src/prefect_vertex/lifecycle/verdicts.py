@@ -1,0 +1,148 @@
+"""What a terminal job means for a run that has not ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from prefect_vertex.lifecycle.case import Case, outcome_of
+from prefect_vertex.lifecycle.decisions import (
+    Crash,
+    Decision,
+    Describe,
+    HandBack,
+    MarkCancelled,
+    Reschedule,
+    Settle,
+    Wait,
+)
+from prefect_vertex.lifecycle.diagnosis import diagnose
+from prefect_vertex.lifecycle.outcomes import RESTARTABLE, Diagnosis, TerminationReason
+from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+
+_CANCELLED_CODE = 1
+_TIMEOUTS = frozenset({TerminationReason.PROVISIONING_TIMEOUT, TerminationReason.START_TIMEOUT})
+_VERDICTS = {reason.value: reason for reason in [*_TIMEOUTS, TerminationReason.SUPERSEDED]}
+
+
+def judge(case: Case, job: JobSnapshot) -> Decision:
+    """The job is over and its run is Pending, Running or in a blocking pause."""
+    if (pending := until_explained(case, job)) is not None:
+        return pending
+    if (verdict := _own_verdict(case, job)) in _TIMEOUTS:
+        return _crash_by_verdict(case, job, verdict)
+    diagnosis = _superseded(job) if verdict is not None else diagnose(job, case.policy)
+    reason = diagnosis.reason
+    if reason is TerminationReason.CANCELLED_OUTSIDE:
+        return MarkCancelled(outcome_of(reason, job, diagnosis), diagnosis.message)
+    if reason in {TerminationReason.PREEMPTED, TerminationReason.SUPERSEDED}:
+        if job.attempt > case.policy.max_restarts:
+            return _crash_after_restarts(case, job, diagnosis)
+        return Reschedule(outcome_of(reason, job, diagnosis), diagnosis.summary)
+    if reason is TerminationReason.COMPLETED:
+        diagnosis = _unreported(case, job)
+    return Crash(outcome_of(diagnosis.reason, job, diagnosis), diagnosis.message)
+
+
+def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
+    """The job is over and its container had put the run back to Scheduled.
+
+    That was a claim; the job's end is the verdict.  Nothing loops for ever, and a job that somebody
+    stopped to stop the bill stays stopped.
+    """
+    if (pending := until_explained(case, job)) is not None:
+        return pending
+    if (verdict := _own_verdict(case, job)) in _TIMEOUTS:
+        return _crash_by_verdict(case, job, verdict)
+    diagnosis = (
+        _superseded(job) if verdict is not None else diagnose(job, case.policy, rescheduled=True)
+    )
+    outcome = outcome_of(diagnosis.reason, job, diagnosis)
+    if diagnosis.reason is TerminationReason.CANCELLED_OUTSIDE:
+        return MarkCancelled(outcome, diagnosis.message)
+    if diagnosis.reason not in RESTARTABLE:
+        return Crash(outcome, diagnosis.message)
+    if job.attempt > case.policy.max_restarts:
+        return _crash_after_restarts(case, job, diagnosis)
+    if case.run.retries_in_process:
+        return HandBack(outcome)
+    return Settle(outcome)
+
+
+def until_explained(case: Case, job: JobSnapshot) -> Decision | None:
+    """Describe a terminal job until its error is there, or too late; None once it is explained."""
+    if not job.described:
+        return Describe(job.resource_name)
+    if job.phase not in {JobPhase.FAILED, JobPhase.CANCELLED} or job.error is not None:
+        return None
+    if job.phase is JobPhase.CANCELLED and _own_verdict(case, job) is not None:
+        # It is known why it ended; its error could only repeat that.
+        return None
+    ended = job.end_time or case.notes.ended.get(job.resource_name.key, job.observed_at)
+    late = ended + timedelta(seconds=case.policy.error_settle_seconds)
+    if job.observed_at >= late:
+        return None
+    due = min(job.observed_at + timedelta(seconds=case.policy.error_look_seconds), late)
+    return Describe(job.resource_name) if case.now >= due else Wait(until=due)
+
+
+def _own_verdict(case: Case, job: JobSnapshot) -> TerminationReason | None:
+    """Why this product cancelled the job, if that is what ended it."""
+    text = case.run.verdict(job.attempt)
+    if text not in _VERDICTS:
+        return None
+    cancelled = job.phase is JobPhase.CANCELLED or (
+        job.phase is JobPhase.FAILED and (job.error is None or job.error.code == _CANCELLED_CODE)
+    )
+    # A job that failed or succeeded by itself before the cancel reached it speaks for itself.
+    return _VERDICTS[text] if cancelled else None
+
+
+def _superseded(job: JobSnapshot) -> Diagnosis:
+    return Diagnosis(
+        reason=TerminationReason.SUPERSEDED,
+        summary=f"CustomJob {job.resource_name.job_id} was cancelled after its container had "
+        "rescheduled the flow run and did not leave.",
+    )
+
+
+def _unreported(case: Case, job: JobSnapshot) -> Diagnosis:
+    number = job.resource_name.job_id
+    if case.run.state is RunState.PENDING:
+        return Diagnosis(
+            reason=TerminationReason.NEVER_STARTED,
+            summary=f"CustomJob {number} ended without starting the flow.",
+            resolution="Check that its command runs `prefect flow-run execute`.",
+        )
+    return Diagnosis(
+        reason=TerminationReason.UNREPORTED,
+        summary=f"CustomJob {number} ended, and its flow run never reported an end.",
+        resolution="Check that the container could reach the Prefect API until its last moment.",
+    )
+
+
+def _crash_by_verdict(case: Case, job: JobSnapshot, reason: TerminationReason | None) -> Decision:
+    number = job.resource_name.job_id
+    if reason is TerminationReason.PROVISIONING_TIMEOUT:
+        limit = case.policy.provisioning_timeout_seconds
+        figure = f"{limit:g} s" if limit is not None else "the time allowed"
+        summary = f"CustomJob {number} had no machines after {figure} and was cancelled."
+        resolution = "Raise provisioning_timeout_seconds, or try another region or machine_type."
+    else:
+        reason = TerminationReason.START_TIMEOUT
+        summary = (
+            f"CustomJob {number} ran, but the flow run had not started after "
+            f"{case.policy.start_grace_seconds:g} s; the job was cancelled."
+        )
+        resolution = "Check the image and the job's log, or raise start_grace_seconds."
+    diagnosis = Diagnosis(reason=reason, summary=summary, resolution=resolution)
+    return Crash(outcome_of(reason, job, diagnosis), diagnosis.message)
+
+
+def _crash_after_restarts(case: Case, job: JobSnapshot, diagnosis: Diagnosis) -> Decision:
+    message = (
+        f"{diagnosis.summary} It was attempt {job.attempt}; "
+        f"capacity.max_restarts allows {case.policy.max_restarts} new ones.\n{diagnosis.detail}"
+    )
+    return Crash(outcome_of(diagnosis.reason, job, diagnosis), message.strip())

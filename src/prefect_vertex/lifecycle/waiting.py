@@ -1,0 +1,164 @@
+"""Runs that wait for a container: Pending ones, and those put back to Scheduled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from prefect_vertex.lifecycle.absence import (
+    crash_if_gone,
+    is_gone,
+    look_again,
+    settled_without_job,
+    was_seen,
+)
+from prefect_vertex.lifecycle.case import Case, cancel_or_wait, outcome_of
+from prefect_vertex.lifecycle.decisions import (
+    Crash,
+    Create,
+    Decision,
+    Describe,
+    HandBack,
+    Requeue,
+    Settle,
+    Show,
+    Wait,
+)
+from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
+from prefect_vertex.lifecycle.run import (
+    PROVISIONING_STATE,
+    QUEUED_STATE,
+    WORKER_LABEL,
+    RunState,
+)
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.lifecycle.verdicts import judge, judge_rescheduled
+
+
+def decide_pending(case: Case) -> Decision:
+    """The run is Pending."""
+    newest = case.job.attempt if case.job is not None else 0
+    if case.notes.due_attempt > newest:
+        return _due(case)
+    if case.job is None or newest < case.run.attempt or case.run.waits_for_next:
+        return _without_job(case)
+    if case.job.is_terminal:
+        return judge(case, case.job)
+    return _with_job(case, case.job)
+
+
+def _due(case: Case) -> Decision:
+    """This process is to create an attempt; the one before it has to be over and understood."""
+    job = case.job
+    if job is None:
+        return Create(case.notes.due_attempt)
+    if not job.is_terminal:
+        due = case.run.state_time + timedelta(seconds=case.policy.cancel_grace_seconds)
+        if case.now < due:
+            return Wait(until=due)
+        # Only what its container began is judged by its end, so only that needs a reason.
+        verdict = TerminationReason.SUPERSEDED if case.notes.rescheduled else None
+        return cancel_or_wait(case, job, "its flow run was submitted again", verdict)
+    if case.notes.rescheduled:
+        decision = judge_rescheduled(case, job)
+        if not isinstance(decision, Settle | HandBack):
+            return decision
+    return Create(case.notes.due_attempt)
+
+
+def _without_job(case: Case) -> Decision:
+    """Somebody moved the run to Pending, and no job of its attempt is known."""
+    announced = case.run.attempt > 0 and not case.run.waits_for_next
+    # A name alone may be an earlier attempt's, while its holder is about to create the next.
+    if announced and (was_seen(case) or (is_gone(case) and case.notes.holder_gone)):
+        gone = crash_if_gone(case)
+        if gone is not None:
+            return gone
+    if not case.notes.holder_gone:
+        # Its holder is submitting it, or will be seen to be gone.
+        return Wait()
+    if announced and not settled_without_job(case):
+        return look_again(case)
+    if not (case.run.deployment_id or case.run.holder or WORKER_LABEL in case.run.labels):
+        return _crash_unsent(case)
+    return Requeue("Its worker stopped before it had created a job; any worker may take it.")
+
+
+def _crash_unsent(case: Case) -> Decision:
+    """An ad-hoc run is born Pending: put to Scheduled, it would lack the code to run."""
+    diagnosis = Diagnosis(
+        reason=TerminationReason.NEVER_STARTED,
+        summary="The process that submitted this flow run stopped before it had a CustomJob.",
+        resolution="Submit it again.",
+    )
+    return Crash(outcome_of(diagnosis.reason, case.job, diagnosis), diagnosis.message)
+
+
+def _with_job(case: Case, job: JobSnapshot) -> Decision:
+    if job.phase.is_waiting:
+        limit = case.policy.provisioning_timeout_seconds
+        if limit is None or case.now < job.create_time + timedelta(seconds=limit):
+            return _show_waiting(case, job)
+        because = f"it had no machines after {limit:g} s (provisioning_timeout_seconds)"
+        return _give_up(case, job, because, TerminationReason.PROVISIONING_TIMEOUT)
+    if job.phase is JobPhase.RUNNING:
+        grace = case.policy.start_grace_seconds
+        due = (job.start_time or job.create_time) + timedelta(seconds=grace)
+        if case.now < due:
+            return Wait(until=due)
+        because = f"the flow run had not started {grace:g} s after its job (start_grace_seconds)"
+        return _give_up(case, job, because, TerminationReason.START_TIMEOUT)
+    return Wait()
+
+
+def _give_up(case: Case, job: JobSnapshot, because: str, verdict: TerminationReason) -> Decision:
+    """Cancel a job that takes too long, but never on the word of a list row."""
+    decision = cancel_or_wait(case, job, because, verdict)
+    if isinstance(decision, Wait) or case.fresh:
+        return decision
+    return Describe(job.resource_name)
+
+
+def _show_waiting(case: Case, job: JobSnapshot) -> Decision:
+    """Say what the run waits for; always queued first, as the server takes no name twice."""
+    shown = case.run.state_name
+    wanted = PROVISIONING_STATE if job.phase is JobPhase.PROVISIONING else QUEUED_STATE
+    if wanted == PROVISIONING_STATE and shown not in {QUEUED_STATE, PROVISIONING_STATE}:
+        wanted = QUEUED_STATE
+    if shown == wanted:
+        limit = case.policy.provisioning_timeout_seconds
+        return Wait(until=None if limit is None else job.create_time + timedelta(seconds=limit))
+    if case.now - job.observed_at > timedelta(seconds=case.policy.fresh_seconds):
+        return Describe(job.resource_name)
+    what = "is queued" if wanted == QUEUED_STATE else "is getting its machines"
+    number, where = job.resource_name.job_id, job.resource_name.location
+    return Show(wanted, f"CustomJob {number} {what} in {where}.")
+
+
+def decide_scheduled(case: Case) -> Decision:
+    """The run is Scheduled: to run for the first time, again, or rescheduled by its container."""
+    job, previous = case.job, case.run.previous
+    if job is not None and not job.is_terminal:
+        return _scheduled_with_job(case, job)
+    if previous is not RunState.RUNNING:
+        # Not put there by the attempt's container: a person's retry, a resume, a fresh schedule.
+        return Settle(outcome_of(TerminationReason.COMPLETED, job))
+    if job is not None and job.attempt >= case.run.attempt:
+        return judge_rescheduled(case, job)
+    if not case.run.retries_in_process:
+        # Whoever takes it looks for its job first.
+        return Settle(outcome_of(TerminationReason.COMPLETED, job))
+    if is_gone(case) or settled_without_job(case):
+        return HandBack(outcome_of(TerminationReason.DISAPPEARED, job))
+    return look_again(case)
+
+
+def _scheduled_with_job(case: Case, job: JobSnapshot) -> Decision:
+    """No new attempt before the old job is gone and its end is understood."""
+    previous = case.run.previous
+    if previous is None or not previous.is_final:
+        return Wait()
+    due = case.run.state_time + timedelta(seconds=case.policy.cancel_grace_seconds)
+    if case.now < due:
+        return Wait(until=due)
+    return cancel_or_wait(case, job, "its flow run had ended and was scheduled again")

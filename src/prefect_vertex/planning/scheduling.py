@@ -1,0 +1,199 @@
+"""Scheduling of a CustomJob: strategy, longest run time, waiting time, restarts.
+
+Source of the rules: google.cloud.aiplatform_v1 Scheduling (2.7.0) and
+https://cloud.google.com/vertex-ai/docs/training/schedule-jobs-dws, read 2026-11.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from prefect_vertex.errors import SchedulingError
+from prefect_vertex.planning.spelling import closest, shown, snake_case
+
+STRATEGIES = {
+    "STRATEGY_UNSPECIFIED": 0,
+    "ON_DEMAND": 1,
+    "LOW_COST": 2,
+    "STANDARD": 3,
+    "SPOT": 4,
+    "FLEX_START": 6,
+}
+"""Scheduling.Strategy, by name; a test compares it with the installed client's."""
+
+_OFFERED = ("STANDARD", "SPOT", "FLEX_START")
+_FLEX_START_LIMIT = timedelta(days=7)
+
+_SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*s?\s*$")
+_ISO_8601 = re.compile(
+    r"^P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$",
+)
+
+
+def parse_duration(value: object, name: str) -> timedelta:
+    """Read a duration: seconds as a number or text (`"1800s"`), or ISO 8601 (`"PT30M"`).
+
+    Args:
+        value: What was written.
+        name: What it is, for the message.
+
+    Raises:
+        SchedulingError: It is none, negative, or longer than any calendar.
+    """
+    try:
+        duration = _duration(value)
+    except (OverflowError, ValueError):
+        duration = None
+    if duration is None or duration < timedelta(0):
+        raise SchedulingError(
+            f"{name} is {shown(value)}, expected a duration.",
+            variable=name.rpartition(".")[2],
+            hint='Write seconds ("1800s" or 1800) or ISO 8601 ("PT30M").',
+        )
+    return duration
+
+
+def _duration(value: object) -> timedelta | None:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return timedelta(seconds=value)
+    if not isinstance(value, str):
+        return None
+    if match := _SECONDS.match(value):
+        return timedelta(seconds=float(match[1]))
+    match = _ISO_8601.match(value.strip().upper())
+    parts = match.groupdict() if match else {}
+    given = {unit: float(number) for unit, number in parts.items() if number is not None}
+    return timedelta(**given) if given else None
+
+
+def parse_strategy(value: object, name: str = "strategy") -> str:
+    """Read a scheduling strategy, by name in any case or by number.
+
+    Returns:
+        The name as the API spells it, or the digits of a number newer than the table.
+
+    Raises:
+        SchedulingError: There is none of that name.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return next((key for key, number in STRATEGIES.items() if number == value), str(value))
+    text = snake_case(value).upper() if isinstance(value, str) else ""
+    if text.isdigit():
+        return parse_strategy(int(text), name)
+    if text not in STRATEGIES:
+        near = closest(text, STRATEGIES) if text else ""
+        raise SchedulingError(
+            f"{name} is {shown(value)}, which Vertex AI does not know"
+            + (f"; the closest is {near}." if near else "."),
+            variable="strategy",
+            hint=f"Use one of: {', '.join(_OFFERED)}.",
+        )
+    return text
+
+
+def resolve_scheduling(
+    given: object,
+    *,
+    strategy: str | None,
+    maximum_run_time_hours: float | None,
+    disable_retries: bool,
+) -> dict[str, Any]:
+    """What the job variables say together, as a Scheduling in snake_case.
+
+    Whatever `given` says itself wins, but for two strategies that contradict each other.
+
+    Raises:
+        SchedulingError: They cannot be combined.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise SchedulingError(
+            f"scheduling is {shown(given)}, expected a mapping.",
+            variable="scheduling",
+            hint="Write for example {strategy: FLEX_START, max_wait_duration: 1800s}.",
+        )
+    scheduling = {key: value for key, value in given.items() if value is not None}
+    if strategy is not None:
+        wanted = parse_strategy(strategy)
+        if "strategy" in scheduling:
+            other = parse_strategy(scheduling["strategy"], "scheduling.strategy")
+            if other != wanted:
+                raise SchedulingError(
+                    f"strategy is {wanted} and scheduling.strategy is {other}.",
+                    variable="strategy",
+                    hint="Set one of them.",
+                )
+        scheduling["strategy"] = wanted
+    if "timeout" not in scheduling and maximum_run_time_hours is not None:
+        scheduling["timeout"] = _hours(maximum_run_time_hours)
+    scheduling.setdefault("disable_retries", disable_retries)
+    return check_scheduling(scheduling)
+
+
+def _hours(hours: float) -> timedelta:
+    try:
+        if math.isfinite(hours) and hours > 0:
+            return timedelta(hours=hours)
+    except OverflowError:
+        pass
+    raise SchedulingError(
+        f"maximum_run_time_hours is {hours}, expected a number of hours above 0.",
+        variable="maximum_run_time_hours",
+    )
+
+
+def check_scheduling(scheduling: Mapping[str, Any]) -> dict[str, Any]:
+    """The same scheduling with canonical values; what the service would refuse is refused here.
+
+    Keys that it does not know are left for the walk over the message.
+
+    Raises:
+        SchedulingError: Two of its fields exclude each other.
+    """
+    checked = dict(scheduling)
+    strategy = parse_strategy(checked.get("strategy", 0), "scheduling.strategy")
+    if "strategy" in checked:
+        checked["strategy"] = STRATEGIES.get(strategy, strategy)
+    for key in ("timeout", "max_wait_duration"):
+        if key in checked:
+            checked[key] = parse_duration(checked[key], f"scheduling.{key}")
+    if "timeout" in checked and not checked["timeout"]:
+        raise SchedulingError(
+            "scheduling.timeout is 0, which would end the job at once.",
+            variable="scheduling",
+            hint="Remove it for maximum_run_time_hours to count.",
+        )
+    if "max_wait_duration" in checked and strategy != "FLEX_START":
+        raise SchedulingError(
+            f"scheduling.max_wait_duration is only taken with FLEX_START; the strategy is "
+            f"{strategy if strategy != 'STRATEGY_UNSPECIFIED' else 'not set'}.",
+            variable="scheduling",
+            hint="Set strategy to FLEX_START, or remove max_wait_duration.",
+        )
+    if strategy == "FLEX_START" and checked.get("timeout", timedelta(0)) > _FLEX_START_LIMIT:
+        raise SchedulingError(
+            f"FLEX_START runs a job for at most 7 days; the timeout is {checked['timeout']}.",
+            variable="maximum_run_time_hours",
+            hint="Set maximum_run_time_hours to at most 168.",
+        )
+    if _truth(checked.get("restart_job_on_worker_restart")) and _truth(
+        checked.get("disable_retries"),
+    ):
+        raise SchedulingError(
+            "scheduling.restart_job_on_worker_restart has no effect while disable_retries is true.",
+            variable="disable_retries",
+            hint="Set disable_retries to false; user code may then run more than once.",
+        )
+    return checked
+
+
+def _truth(value: object) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")

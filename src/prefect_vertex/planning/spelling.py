@@ -1,0 +1,40 @@
+"""The closest known word, for messages about unknown ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def snake_case(word: str) -> str:
+    """`machineType`, `machine-type` and `Machine Type` all become `machine_type`."""
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", word.strip())).lower()
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known word most like this one, whatever its case; empty if none is known.
+
+    Part of a name counts more than a chance likeness: for `T4` it is `NVIDIA_TESLA_T4`.
+    """
+    wanted = snake_case(word)
+    parts = set(wanted.split("_"))
+
+    def likeness(candidate: str) -> tuple[int, float]:
+        text = snake_case(candidate)
+        shared = len(parts & set(text.split("_")))
+        return shared, SequenceMatcher(None, wanted, text).ratio()
+
+    def score(candidate: str) -> tuple[float, str]:
+        shared, ratio = likeness(candidate)
+        return max(ratio, min(0.9, shared / len(parts))) + ratio / 100, candidate
+
+    return max(known, key=score, default="")
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as a message shows it: one line, not too long."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,0 +1,207 @@
+"""What was decided for a run, carried out: one method for each kind of decision."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from prefect_vertex.errors import JobNotFoundError
+from prefect_vertex.lifecycle.decisions import (
+    CancelJob,
+    Crash,
+    Create,
+    Decision,
+    Describe,
+    HandBack,
+    Look,
+    MarkCancelled,
+    Requeue,
+    Reschedule,
+    Settle,
+    Show,
+    Wait,
+)
+from prefect_vertex.lifecycle.run import SETTLED_LABEL, VERDICT_LABEL, RunState, RunView
+from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.observe import is_ours
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.submit import Submitter
+from prefect_vertex.runs.port import Proposal
+
+
+class Actor:
+    """Carries out decisions; each may be carried out again without harm."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.submitter = Submitter(world)
+
+    async def carry_out(self, care: Care, view: RunView | None, decision: Decision) -> bool:  # noqa: C901, PLR0911, PLR0912 - a dispatch
+        """Do it.
+
+        Returns:
+            Whether the run is to be looked at again at once, because something has changed.
+        """
+        match decision:
+            case Wait(until):
+                care.look_at = until
+                return False
+            case Describe(job):
+                return await self._describe(care, job)
+            case CancelJob():
+                return await self._cancel(care, view, decision)
+            case Settle(outcome):
+                care.end(outcome)
+                care.look_at = None
+                return False
+            case _ if view is None:  # pragma: no cover - nothing else is decided for a deleted run
+                return False
+            case Create():
+                step = await self.submitter.step(care, view)
+                return await self._crash(care, view, step) if isinstance(step, Crash) else step
+            case Look():
+                return await self.look(care, view)
+            case Show(name, message):
+                proposal = Proposal(state=RunState.PENDING, name=name, message=message)
+                await self._world.runs.propose(view.id, proposal)
+                self._soon(care)
+                return False
+            case Crash():
+                return await self._crash(care, view, decision)
+            case MarkCancelled(outcome, message):
+                proposal = Proposal(state=RunState.CANCELLED, name="Cancelled", message=message)
+                return await self._propose_end(care, view, proposal)
+            case Reschedule():
+                return await self._reschedule(care, view, decision)
+            case HandBack(outcome):
+                await self._world.runs.hand_back(view.id)
+                self._info(view, "Its process is gone; the flow run waits for any worker.")
+                care.end(outcome)
+                return False
+            case Requeue(message):
+                return await self._requeue(care, view, message)
+
+    async def look(self, care: Care, view: RunView) -> bool:
+        """Look for the run's jobs by label, wherever they may be."""
+        for target in self._places(care, view):
+            for job in await self._world.gateways.for_target(target).find(care.run_id):
+                if is_ours(job):
+                    care.see(job, target)
+        if care.newest_attempt < max(view.attempt, care.contested_attempt, 1):
+            care.looks = (*care.looks, self._world.clock.now())
+        else:
+            care.looks = ()
+        return True
+
+    def _places(self, care: Care, view: RunView) -> set[Target]:
+        """Where it was tried, is to be tried or was announced; anywhere only if nothing says."""
+        places = set(care.targets.values())
+        if care.assignment is not None:
+            places |= {candidate.target for candidate in care.assignment.spec.candidates}
+        project, location = view.place
+        known = {(place.project, place.location) for place in places}
+        if project and (project, location) not in known:
+            places.add(self._known_target(project, location))
+        return places or set(self._world.home())
+
+    def _known_target(self, project: str, location: str) -> Target:
+        for target in sorted(self._world.home(), key=str):
+            if (target.project, target.location) == (project, location):
+                return target
+        return Target(project, location, self._usual_credentials())
+
+    def _usual_credentials(self) -> str:
+        """Those of the pool's own place: a run's labels name a place, never a secret."""
+        return min((target.credentials_key for target in self._world.home()), default="")
+
+    async def _describe(self, care: Care, name: ResourceName) -> bool:
+        target = care.targets.get(name.key) or self._target_for(care, name)
+        try:
+            job = await self._world.gateways.for_target(target).describe(name)
+        except JobNotFoundError:
+            care.miss(name, self._world.clock.now())
+            return True
+        care.see(job, target)
+        return True
+
+    def _target_for(self, care: Care, name: ResourceName) -> Target:
+        """Where to ask for a job that is known by its name alone: its own location, always."""
+        known = [*care.targets.values(), *sorted(self._world.home(), key=str)]
+        if care.candidate is not None:
+            known.insert(0, care.candidate.target)
+        for target in known:
+            if target.location == name.location:
+                return target
+        return Target(name.project, name.location, self._usual_credentials())
+
+    async def _cancel(self, care: Care, view: RunView | None, decision: CancelJob) -> bool:
+        if decision.verdict is not None and view is not None:
+            verdict = f"{decision.attempt}:{decision.verdict.value}"
+            await self._world.runs.label(view.id, {VERDICT_LABEL: verdict})
+        target = care.targets.get(decision.job.key) or self._target_for(care, decision.job)
+        await self._world.gateways.for_target(target).cancel(decision.job)
+        care.cancels[decision.job.key] = self._world.clock.now()
+        if view is not None:
+            text = f"Cancelling CustomJob {decision.job.job_id}: {decision.because}."
+            self._info(view, text)
+        self._soon(care)
+        return False
+
+    async def _crash(self, care: Care, view: RunView, decision: Crash) -> bool:
+        proposal = Proposal(state=RunState.CRASHED, name="Crashed", message=decision.message)
+        if not await self._world.runs.propose(view.id, proposal):
+            self._soon(care)
+            return False
+        self._world.runs.log(view, logging.ERROR, decision.message)
+        care.end(decision.outcome, crashed=True)
+        return care.has_live_job
+
+    async def _propose_end(self, care: Care, view: RunView, proposal: Proposal) -> bool:
+        """Propose Cancelled; the next look settles what came of it."""
+        if await self._world.runs.propose(view.id, proposal):
+            self._info(view, proposal.message)
+            return True
+        self._soon(care)
+        return False
+
+    async def _reschedule(self, care: Care, view: RunView, decision: Reschedule) -> bool:
+        proposal = Proposal(
+            state=RunState.SCHEDULED,
+            name="AwaitingRetry",
+            message=decision.message,
+        )
+        if not await self._world.runs.propose(view.id, proposal):
+            self._soon(care)
+            return False
+        self._info(view, f"{decision.message} Another attempt is due.")
+        # The next look settles it, or hands it back where the run still retries in process.
+        return True
+
+    async def _requeue(self, care: Care, view: RunView, message: str) -> bool:
+        claim = await self._world.runs.claim(
+            view.id,
+            f"prefect-vertex-adopt-{view.state_id}",
+            self._world.signature,
+        )
+        fresh = await self._world.runs.read(view.id)
+        mine = claim == self._world.signature
+        if not mine or fresh is None or fresh.state_id != view.state_id:
+            self._soon(care)
+            return False
+        if not view.waits_for_next and care.newest_attempt < view.attempt:
+            await self._world.runs.label(view.id, {SETTLED_LABEL: str(view.attempt)})
+        proposal = Proposal(state=RunState.SCHEDULED, name="Scheduled", message=message)
+        await self._world.runs.propose(view.id, proposal)
+        self._info(view, message)
+        care.done = True
+        return False
+
+    def _soon(self, care: Care) -> None:
+        care.look_at = self._world.clock.now() + timedelta(
+            seconds=self._world.figures.tick_seconds,
+        )
+
+    def _info(self, view: RunView, message: str) -> None:
+        self._world.runs.log(view, logging.INFO, message)

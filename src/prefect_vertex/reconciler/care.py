@@ -1,0 +1,240 @@
+"""Care: what this process remembers of one run, and the tickets of those who wait for it.
+
+All of it may be lost at any moment; the next process reads it again from labels and identifiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import anyio
+
+from prefect_vertex.lifecycle.case import Absence, Notes
+from prefect_vertex.lifecycle.decisions import Crash
+from prefect_vertex.lifecycle.outcomes import JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.submission import Submission
+from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.plan import JobPlan
+from prefect_vertex.planning.spec import Candidate, RunSpec, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A run that this process holds: what it asks for, and how its jobs are written."""
+
+    run_id: str
+    spec: RunSpec
+    policy: RunPolicy
+    bootstrap: str
+
+    def plan(self, candidate: Candidate, attempt: int) -> JobPlan:
+        """The complete request for one attempt at one place."""
+        from prefect_vertex.planning.plan import build_plan
+
+        return build_plan(self.spec, candidate, attempt=attempt, bootstrap=self.bootstrap)
+
+
+class Ticket:
+    """One caller's wait for one attempt of a run.
+
+    Its events are only ever set: a caller that is cancelled takes nothing down with it.
+    """
+
+    def __init__(self) -> None:
+        self._started = anyio.Event()
+        self._ended = anyio.Event()
+        self.resource_name: ResourceName | None = None
+        self.outcome: JobOutcome | None = None
+        self.crashed = False
+
+    def start(self, name: ResourceName) -> None:
+        """The attempt's job exists."""
+        self.resource_name = self.resource_name or name
+        self._started.set()
+
+    def end(self, outcome: JobOutcome, *, crashed: bool = False) -> None:
+        """The attempt is over; `crashed` if the server accepted Crashed for it."""
+        if self.outcome is None:
+            self.outcome = outcome
+            self.crashed = crashed
+        self._started.set()
+        self._ended.set()
+
+    async def wait_started(self) -> ResourceName | None:
+        """The job's name, None if the attempt ended before it had one."""
+        await self._started.wait()
+        return self.resource_name
+
+    async def wait_ended(self) -> JobOutcome:
+        """The end."""
+        await self._ended.wait()
+        if self.outcome is None:  # pragma: no cover - end() sets it before the event
+            raise RuntimeError("A ticket ended without an outcome.")
+        return self.outcome
+
+
+@dataclass
+class Care:
+    """Everything about one run that lives in this process.
+
+    Attributes:
+        assignment: What the run asks for, if this process holds it; None for an adopted one.
+        jobs: The last look at each of its jobs, by location and id.
+        targets: Where each of its jobs was seen.
+        tickets: Who waits for it here.
+        due_attempt: The attempt that this process is to create, 0 if none.
+        to_find: Its jobs have to be looked for before an attempt may be created.
+        claimed_attempt: The attempt for which this process has won the create claim.
+        contested_attempt: An attempt that somebody else had claimed; it may have a job.
+        settled_attempt: An attempt that is known to have none, though it was announced.
+        interrupt: Set when the run stopped waiting while a step waits for its turn to submit.
+        rescheduled: The due attempt follows one whose container rescheduled the run.
+        announced: The run's labels name this process as its holder.
+        failed: The due attempt cannot be created; to be told until the server has taken it.
+        adopted: This process goes on with a run that another had submitted.
+        counted: The adopted run has a place in this worker's limit.
+        done: Nothing was left to do at the last look.
+        shown: Phases of which events and log lines were written, by job.
+        orphaned_in: The id of the state in which the run's holder was found gone for certain.
+        absences: Jobs that were answered with "not found".
+        ended: When each of its jobs was first seen terminal.
+        lease_id: The concurrency lease that `lease_renewed_at` and `lease_lost` are about.
+        troubles: Steps in a row that Vertex AI did not let happen.
+        submission: What was tried for the due attempt.
+        look_at: When to look again without any change; None: only on a change.
+        busy: A step is under way.
+        again: Something changed during that step.
+    """
+
+    run_id: str
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    assignment: Assignment | None = None
+    jobs: dict[tuple[str, str], JobSnapshot] = field(default_factory=dict)
+    targets: dict[tuple[str, str], Target] = field(default_factory=dict)
+    tickets: list[Ticket] = field(default_factory=list)
+    due_attempt: int = 0
+    to_find: bool = False
+    claimed_attempt: int = 0
+    contested_attempt: int = 0
+    settled_attempt: int = 0
+    submission: Submission | None = None
+    shown: set[tuple[str, str, str]] = field(default_factory=set)
+    rescheduled: bool = False
+    announced: bool = False
+    failed: Crash | None = None
+    adopted: bool = False
+    counted: bool = False
+    done: bool = False
+    orphaned_in: str = ""
+    cancels: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    looks: tuple[datetime, ...] = ()
+    absences: dict[tuple[str, str], Absence] = field(default_factory=dict)
+    ended: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    gone: tuple[datetime, ...] = ()
+    claimed_job_id: str = ""
+    interrupt: anyio.Event | None = None
+    troubles: int = 0
+    lease_id: str = ""
+    lease_renewed_at: datetime | None = None
+    lease_lost: bool = False
+    seen: RunView | None = None
+    look_at: datetime | None = None
+    busy: bool = False
+    again: bool = False
+
+    @property
+    def notes(self) -> Notes:
+        """Its memory, as a decision takes it."""
+        return Notes(
+            due_attempt=0 if self.to_find else self.due_attempt,
+            rescheduled=self.rescheduled,
+            nothing_sent=self.due_attempt > 0
+            and (self.submission is None or self.submission.nothing_sent),
+            holder_gone=self.holder_gone,
+            cancels=dict(self.cancels),
+            looks=self.looks,
+            absences=dict(self.absences),
+            ended=dict(self.ended),
+            gone=self.gone,
+            claimed_job_id=self.claimed_job_id,
+        )
+
+    @property
+    def holder_gone(self) -> bool:
+        """Whether the run, as last read, is still in the state in which its holder was lost."""
+        return (
+            self.seen is not None
+            and bool(self.orphaned_in)
+            and (self.seen.state_id == self.orphaned_in)
+        )
+
+    @property
+    def has_live_job(self) -> bool:
+        """Whether any of its jobs is not known to have ended."""
+        return any(not job.is_terminal for job in self.jobs.values())
+
+    @property
+    def newest(self) -> JobSnapshot | None:
+        """The job of the highest attempt that was seen, the older of two."""
+
+        def rank(job: JobSnapshot) -> tuple[int, float]:
+            return (job.attempt, -job.create_time.timestamp())
+
+        return max(self.jobs.values(), key=rank, default=None)
+
+    @property
+    def newest_attempt(self) -> int:
+        """The highest attempt of which a job was seen."""
+        return self.newest.attempt if self.newest is not None else 0
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """Where the due attempt is tried; the first, until the walk knows better."""
+        return self.assignment.spec.candidates[0] if self.assignment is not None else None
+
+    def see(self, job: JobSnapshot, target: Target) -> bool:
+        """Remember a look; whether it tells something new."""
+        key = job.resource_name.key
+        before = self.jobs.get(key)
+        if before is not None and before.is_terminal and not job.is_terminal:
+            # A list row from before the end: an end is never taken back.
+            return False
+        if before is not None and before.is_terminal and before.described and not job.described:
+            return False
+        self.jobs[key] = job
+        self.targets[key] = target
+        self.absences.pop(key, None)
+        if job.is_terminal:
+            self.ended.setdefault(key, job.observed_at)
+        return before is None or before.phase is not job.phase or before.error != job.error
+
+    def miss(self, name: ResourceName, now: datetime) -> None:
+        """Remember that a job was not found."""
+        known = self.absences.get(name.key) or Absence(name=name)
+        job = self.jobs.pop(name.key, None)
+        attempt = job.attempt if job is not None else known.attempt
+        self.absences[name.key] = Absence(name=name, attempt=attempt, times=(*known.times, now))
+
+    def start(self, name: ResourceName) -> None:
+        """Tell everybody who waits that the job exists; an earlier attempt's caller is done."""
+        for ticket in list(self.tickets):
+            if ticket.resource_name is not None:
+                ticket.end(JobOutcome(reason=TerminationReason.COMPLETED))
+                self.tickets.remove(ticket)
+            else:
+                ticket.start(name)
+
+    def end(self, outcome: JobOutcome, *, crashed: bool = False) -> None:
+        """Tell everybody who waits that it is over."""
+        for ticket in self.tickets:
+            ticket.end(outcome, crashed=crashed)
+        self.tickets.clear()
+        self.due_attempt = 0
+        self.to_find = False
+        self.failed = None
+        self.submission = None
+        self.done = True

@@ -1,0 +1,306 @@
+"""The reconciler: one finite pass over the pool, and a thin loop round it that never ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from prefect_vertex.lifecycle.absence import identifier_of
+from prefect_vertex.lifecycle.decisions import Crash
+from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Assignment, Care, Ticket
+from prefect_vertex.reconciler.observe import Observer
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.steps import Attendant
+from prefect_vertex.reconciler.upkeep import Upkeep
+from prefect_vertex.runs.port import PrefectUnavailableError
+
+logger = logging.getLogger(__name__)
+
+FIRST_LOOK_BACK = timedelta(days=1)
+"""How far back a new process reads runs that ended: they may name places where jobs live on."""
+
+OVERLAP_SECONDS = 30.0
+"""How far back the runs that ended are read again: clocks differ, and reads take time."""
+
+BACKOFF_MAX_SECONDS = 60.0
+"""Longest pause of a loop whose ticks fail."""
+
+
+class Reconciler:
+    """Keeps every run of the pool and its jobs in step.
+
+    It is entered where its tasks may live (around `BaseWorker.start()`), and left by cancelling
+    them: nothing is proposed or cancelled on the way out.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book: dict[str, Care] = {}
+        self._observer = Observer(world, self.book)
+        self._upkeep = Upkeep(world, self.book)
+        self._attendant = Attendant(world, self._upkeep)
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup | None = None
+        self._nudged = anyio.Event()
+        self._idle = anyio.Event()
+        self._ended_since = world.clock.now() - FIRST_LOOK_BACK
+        self._swept_at: datetime | None = None
+        self._wanted: set[str] = set()
+        self._prefect_trouble = ""
+        self.learned: set[Target] = set()
+        self.last_tick_at = world.clock.now()
+        self.failures = 0
+
+    async def __aenter__(self) -> Self:
+        """Open the task group that steps run in."""
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Cancel what is under way; the next process goes on from what is recorded."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+        self._tasks = None
+
+    # --- what the worker asks ---------------------------------------------------------------------
+
+    def take(self, assignment: Assignment) -> Ticket:
+        """Put a run that this process moved to Pending under care; its job is created at once."""
+        care = self.book.setdefault(assignment.run_id, Care(run_id=assignment.run_id))
+        care.assignment = assignment
+        care.policy = assignment.policy
+        care.due_attempt = care.due_attempt or -1
+        care.to_find, care.announced = True, False
+        self.learned |= {candidate.target for candidate in assignment.spec.candidates}
+        ticket = Ticket()
+        care.tickets.append(ticket)
+        self._start(care)
+        return ticket
+
+    def refuse(self, run_id: str, policy: RunPolicy, message: str) -> Ticket:
+        """Crash a run that this process holds and that cannot be asked for; tried until it took."""
+        care = self.book.setdefault(run_id, Care(run_id=run_id))
+        care.policy = policy
+        care.due_attempt = care.newest_attempt + 1
+        reason = TerminationReason.UNKNOWN
+        diagnosis = Diagnosis(reason=reason, summary=message)
+        care.failed = Crash(JobOutcome(reason=reason, diagnosis=diagnosis), message)
+        ticket = Ticket()
+        care.tickets.append(ticket)
+        self._start(care)
+        return ticket
+
+    def drop(self, run_id: str, ticket: Ticket) -> None:
+        """Nobody waits on this ticket any more; the run stays under care."""
+        care = self.book.get(run_id)
+        if care is not None and ticket in care.tickets:
+            care.tickets.remove(ticket)
+
+    def nudge(self, run_id: str = "") -> None:
+        """Look now, at one run or at all."""
+        if run_id:
+            care = self._care(run_id)
+            self._interrupt(care)
+            self._start(care)
+        else:
+            self._nudged.set()
+
+    @property
+    def waiting_submissions(self) -> int:
+        """Runs whose job this process has still to create."""
+        return sum(1 for care in self.book.values() if care.due_attempt)
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    async def run_forever(self) -> None:
+        """Tick until cancelled; a tick that fails is followed by another, later."""
+        while True:
+            try:
+                await self.tick()
+            except PrefectUnavailableError as error:
+                self._say_prefect(str(error))
+                self.failures += 1
+            except Exception:
+                # The loop must outlive any fault of one tick; the next one begins afresh.
+                logger.exception("A tick of the reconciler failed; the next one follows.")
+                self.failures += 1
+            else:
+                self._say_prefect("")
+                self.failures = 0
+            await self._pause()
+
+    async def _pause(self) -> None:
+        seconds = self.interval
+        if self.failures:
+            seconds = min(seconds * 2 ** min(self.failures, 5), BACKOFF_MAX_SECONDS)
+        with anyio.move_on_after(seconds):
+            await self._nudged.wait()
+        self._nudged = anyio.Event()
+
+    @property
+    def interval(self) -> float:
+        """Seconds to the next tick: shorter where a run asks for it, longer for many pages."""
+        figures = self.world.figures
+        wished = [
+            care.policy.poll_interval_seconds
+            for care in self.book.values()
+            if care.policy.poll_interval_seconds is not None
+        ]
+        seconds = max(1.0, min([figures.tick_seconds, *wished]))
+        # Pages of jobs take at most half of the reads.
+        return max(seconds, self._observer.pages * 60.0 / (figures.reads_per_minute / 2))
+
+    # --- one pass ---------------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """Jobs first, runs second, then a step for every run that has changed or is due.
+
+        Raises:
+            PrefectUnavailableError: The Prefect API failed; nothing was done on stale knowledge.
+        """
+        begun = self.world.clock.now()
+        # Kept until acted upon: a change is seen once, and Prefect may fail below.
+        self._wanted |= await self._observer.look(self._targets())
+        views = {view.id: view for view in await self.world.runs.cancelling()}
+        since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
+        ended = await self.world.runs.ended_since(since)
+        views |= {view.id: view for view in ended}
+        self._learn_places(ended)
+        self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
+        self._ended_since = begun
+        self._wanted |= self._due()
+        if self._sweep_due(begun):
+            self._wanted |= await self._sweep(views)
+            self._swept_at = begun
+        idle = {run_id for run_id in self._wanted if not self._care(run_id).busy}
+        views |= await self.world.runs.read_many(idle - views.keys())
+        for run_id in self._wanted:
+            self._start(self._care(run_id), views.get(run_id))
+        self._wanted = set()
+        await self._upkeep.renew_leases()
+        self._forget()
+        self.last_tick_at = self.world.clock.now()
+
+    def _sweep_due(self, now: datetime) -> bool:
+        pause = timedelta(seconds=self.world.figures.sweep_seconds)
+        return self._swept_at is None or now - self._swept_at >= pause
+
+    @staticmethod
+    def _interrupt(care: Care) -> None:
+        """Tell a step that waits for its turn to submit that the run may wait no more."""
+        if care.interrupt is not None:
+            care.interrupt.set()
+
+    def _targets(self) -> set[Target]:
+        targets = set(self.world.home()) | self.learned
+        for care in self.book.values():
+            targets |= {
+                target
+                for key, target in care.targets.items()
+                if key in care.jobs and not care.jobs[key].is_terminal
+            }
+        return targets
+
+    def _due(self) -> set[str]:
+        now = self.world.clock.now()
+        return {
+            care.run_id
+            for care in self.book.values()
+            if care.look_at is not None and care.look_at <= now
+        }
+
+    def _concerns(self, view: RunView) -> bool:
+        """Whether a run from a list of states may need a step."""
+        return not view.is_final or view.id in self.book
+
+    async def _sweep(self, views: dict[str, RunView]) -> set[str]:
+        """Read all unfinished runs, and all under care: what no change would show."""
+        unfinished = await self.world.runs.unfinished()
+        offline = await self.world.runs.offline_workers()
+        for view in unfinished:
+            views[view.id] = view
+            care = self._care(view.id)
+            self._upkeep.learn(care, view)
+        self._learn_places(unfinished)
+        cares = [self._care(view.id) for view in unfinished]
+        await self._upkeep.mind_holders(cares, offline)
+        return {view.id for view in unfinished} | self.book.keys()
+
+    def _learn_places(self, views: Iterable[RunView]) -> None:
+        """List the places that runs name from now on, though no template mentions them."""
+        targets = self._targets()
+        known = {(target.project, target.location) for target in targets}
+        locations = {target.location for target in targets}
+        key = min((target.credentials_key for target in self.world.home()), default="")
+        for view in views:
+            project, location = view.place
+            if not location and (name := identifier_of(view)) is not None:
+                if name.location in locations:
+                    # It holds the project's number, so only the location can be compared.
+                    continue
+                project, location = name.project, name.location
+            if location and (project, location) not in known:
+                self.learned.add(Target(project, location, key))
+                known.add((project, location))
+                locations.add(location)
+
+    def _care(self, run_id: str) -> Care:
+        return self.book.setdefault(run_id, Care(run_id=run_id))
+
+    def _forget(self) -> None:
+        """Let go of runs that have nothing left to do, so that memory follows live jobs."""
+        for run_id, care in list(self.book.items()):
+            if care.busy or care.tickets or care.due_attempt or care.look_at is not None:
+                continue
+            if care.has_live_job or not care.done:
+                continue
+            self._upkeep.let_go(care)
+            del self.book[run_id]
+
+    # --- one run ----------------------------------------------------------------------------------
+
+    def _start(self, care: Care, view: RunView | None = None) -> None:
+        if self._tasks is None:
+            raise RuntimeError("The reconciler is not entered.")
+        if care.busy:
+            if view is not None and view.state is not RunState.PENDING:
+                self._interrupt(care)
+            care.again = True
+            return
+        care.busy = True
+        self._idle = anyio.Event() if self._idle.is_set() else self._idle
+        self._tasks.start_soon(self._attend, care, view)
+
+    async def settled(self) -> None:
+        """Wait until no step is under way; for tests and for one-run workers."""
+        while any(care.busy for care in self.book.values()):
+            await self._idle.wait()
+            self._idle = anyio.Event()
+
+    async def _attend(self, care: Care, view: RunView | None) -> None:
+        try:
+            await self._attendant.attend(care, view)
+        except PrefectUnavailableError as error:
+            self._say_prefect(str(error))
+        finally:
+            care.busy = False
+            self._idle.set()
+
+    def _say_prefect(self, trouble: str) -> None:
+        """Say once that the Prefect API fails, and once that it answers again."""
+        if trouble and not self._prefect_trouble:
+            logger.warning("%s Runs and jobs are left as they are until it answers.", trouble)
+        if not trouble and self._prefect_trouble:
+            logger.info("The Prefect API answers again.")
+        self._prefect_trouble = trouble

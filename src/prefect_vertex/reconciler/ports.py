@@ -1,0 +1,86 @@
+"""What the reconciler is given: its adapters, its pool, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.clock import Clock, SystemClock
+from prefect_vertex.runs.port import FlowRuns
+from prefect_vertex.vertex.gateway import JobGateway
+
+
+class Gateways(Protocol):
+    """A gateway for each target."""
+
+    def for_target(self, target: Target) -> JobGateway:
+        """The gateway that speaks for this project and location with these credentials."""
+        ...
+
+
+class Slots(Protocol):
+    """The worker's limit, for jobs that it adopts."""
+
+    def take(self, run_id: str) -> bool:
+        """Count an adopted job; False while the limit is full, to be tried again."""
+        ...
+
+    def free(self, run_id: str) -> None:
+        """Count it no more."""
+        ...
+
+
+class NoSlots:
+    """A worker without a limit."""
+
+    def take(self, run_id: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing to count."""
+        return True
+
+    def free(self, run_id: str) -> None:
+        """Nothing to free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How often, in seconds; see `settings.VertexSettings`."""
+
+    tick_seconds: float = 5.0
+    reads_per_minute: float = 300.0
+    sweep_seconds: float = 60.0
+    lease_seconds: float = 300.0
+    requeue_grace_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The reconciler's surroundings.
+
+    Attributes:
+        pool_id: The work pool's id in Prefect; the pool's jobs carry it as a label.
+        worker_name: As Prefect knows this worker.
+        instance: This process, told apart from an earlier one of the same name.
+        home: Where the pool's jobs are looked for besides the places that runs name.
+    """
+
+    runs: FlowRuns
+    gateways: Gateways
+    pool_id: str
+    worker_name: str
+    instance: str
+    home: Callable[[], frozenset[Target]] = frozenset
+    slots: Slots = field(default_factory=NoSlots)
+    clock: Clock = field(default_factory=SystemClock)
+    figures: Figures = field(default_factory=Figures)
+
+    @property
+    def signature(self) -> str:
+        """What a run's label says of its holder: `<worker name>/<instance>`."""
+        return f"{self.worker_name}/{self.instance}"
+
+
+def worker_of(signature: str) -> str:
+    """The worker's name in a holder's signature."""
+    return signature.rpartition("/")[0]

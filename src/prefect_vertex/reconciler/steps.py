@@ -1,0 +1,204 @@
+"""One run: decide and act until nothing changes."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from prefect_vertex.errors import ServiceError
+from prefect_vertex.lifecycle.decide import decide
+from prefect_vertex.lifecycle.decisions import Decision, Describe
+from prefect_vertex.lifecycle.run import INSTANCE_LABEL, WAIT_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.reconciler.act import Actor
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.submit import due_after
+from prefect_vertex.reconciler.upkeep import Upkeep
+from prefect_vertex.runs.port import PrefectUnavailableError
+
+logger = logging.getLogger(__name__)
+
+MAX_DOUBLINGS = 4
+"""How often the pause after a step that failed is doubled."""
+
+MAX_STEPS = 20
+"""Steps for one run in one go; more would mean that a decision does not change what it sees."""
+
+
+class Attendant:
+    """Takes one run's steps; one run's fault never touches another.
+
+    Args:
+        world: Its adapters.
+        upkeep: Reads what a run's labels say.
+    """
+
+    def __init__(self, world: World, upkeep: Upkeep) -> None:
+        self.world = world
+        self._upkeep = upkeep
+        self._actor = Actor(world)
+
+    async def attend(self, care: Care, view: RunView | None) -> None:
+        """Decide and act until nothing changes.
+
+        Args:
+            care: The run.
+            view: As just read after its jobs; None: read it.
+
+        Raises:
+            PrefectUnavailableError: The Prefect API failed; the run is looked at again later.
+        """
+        try:
+            care.look_at = None
+            await self._take_steps(care, view)
+        except PrefectUnavailableError:
+            self._later(care)
+            raise
+        except ServiceError as error:
+            self._later(care)
+            if care.troubles == 0:
+                logger.warning("Flow run %s is looked at again later. %s", care.run_id, error)
+            care.troubles += 1
+        except Exception:
+            # Any fault of one run stays with it; the others go on, and it is tried again.
+            self._later(care)
+            logger.exception("A step for flow run %s failed; it is tried again.", care.run_id)
+        else:
+            care.troubles = 0
+
+    def _later(self, care: Care) -> None:
+        pause = self.world.figures.tick_seconds * 2 ** min(care.troubles, MAX_DOUBLINGS)
+        care.look_at = self.world.clock.now() + timedelta(seconds=pause)
+
+    async def _take_steps(self, care: Care, view: RunView | None) -> None:
+        before: Decision | None = None
+        for _ in range(MAX_STEPS):
+            care.again = False
+            # Jobs first, the run second: it can't change any more once its job was seen terminal.
+            jobs = tuple(care.jobs.values())
+            view = view or await self.world.runs.read(care.run_id)
+            decision = await self._decide(care, view, jobs)
+            if decision == before and isinstance(decision, Describe):
+                # The answer was too old on arrival: the API is slow, and asking harder won't help.
+                break
+            more = (
+                await self._find_due(care, view)
+                if decision is None and view is not None
+                else decision is not None and await self._actor.carry_out(care, view, decision)
+            )
+            if not more and not care.again:
+                return
+            before, view = decision, None
+        self._later(care)
+
+    async def _decide(
+        self, care: Care, view: RunView | None, jobs: tuple[JobSnapshot, ...]
+    ) -> Decision | None:
+        """What to do next; None: find out first which attempt is due."""
+        if view is None:
+            care.gone = (*care.gone, self.world.clock.now())
+        else:
+            care.gone = ()
+            self._upkeep.learn(care, view)
+            if care.to_find and view.state is RunState.PENDING:
+                return None
+            if view.is_final or view.state is RunState.CANCELLING:
+                care.to_find = False
+        care.done = False
+        if view is not None:
+            await self._read_start_claim(care, view, jobs)
+            if care.failed is not None:
+                care.due_attempt = max(care.due_attempt, care.newest_attempt + 1)
+            elif 0 < care.due_attempt <= care.newest_attempt:
+                await self._actor.submitter.found(care, view)
+        decision = decide(view, jobs, care.policy, self.world.clock.now(), care.notes)
+        if view is not None:
+            self._show_phases(care, view)
+            await self._repair_identifier(care, view)
+        return decision
+
+    async def _find_due(self, care: Care, view: RunView) -> bool:
+        """Find out which attempt is due before one is created; nothing to ask for a fresh run."""
+        if not care.announced:
+            # Others must see from the first moment that somebody holds the run.
+            await self.world.runs.label(view.id, {INSTANCE_LABEL: self.world.signature})
+            care.announced = True
+        care.settled_attempt = max(care.settled_attempt, view.settled_attempt)
+        labelled = max(view.attempt, care.contested_attempt)
+        fresh = not labelled and not view.identifier
+        if not fresh:
+            await self._actor.look(care, view)
+        if self._is_anothers(care, view):
+            await self._actor.submitter.yield_to(care, view)
+            return True
+        settled = labelled == care.settled_attempt or self._empty_long_enough(care)
+        due = due_after(care.newest_attempt, labelled, settled=settled)
+        if due:
+            if settled and due == labelled:
+                care.settled_attempt = labelled
+            care.due_attempt, care.to_find, care.looks = due, False, ()
+            if due > 1:
+                came_from = await self.world.runs.came_from(view)
+                care.rescheduled = came_from is RunState.RUNNING
+            return True
+        pause = care.policy.create_settle_seconds / max(1, care.policy.create_settle_looks - 1)
+        care.look_at = self.world.clock.now() + timedelta(seconds=pause)
+        return False
+
+    def _is_anothers(self, care: Care, view: RunView) -> bool:
+        """Whether another process has already created for this very wait of the run.
+
+        It happens to a process that stood still, or was cut off, while its run was taken from it.
+        """
+        if care.contested_attempt:
+            return care.newest_attempt >= care.contested_attempt
+        announced_here = bool(view.labels.get(WAIT_LABEL)) and not view.waits_for_next
+        return view.attempt > 0 and announced_here and view.holder != self.world.signature
+
+    async def _read_start_claim(
+        self, care: Care, view: RunView, jobs: tuple[JobSnapshot, ...]
+    ) -> None:
+        """Of two jobs for one attempt, ask which one's container was the first to start."""
+        newest = max((job.attempt for job in jobs), default=0)
+        rivals = [job.resource_name.job_id for job in jobs if job.attempt == newest]
+        if len(rivals) < 2 or care.claimed_job_id in rivals:  # noqa: PLR2004 - two make a pair
+            return
+        key = f"prefect-vertex-start-a{newest}-r0"
+        claim = await self.world.runs.read_claim(view.id, key)
+        care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
+
+    def _empty_long_enough(self, care: Care) -> bool:
+        looks, policy = care.looks, care.policy
+        return (
+            len(looks) >= policy.create_settle_looks
+            and (looks[-1] - looks[0]).total_seconds() >= policy.create_settle_seconds
+        )
+
+    async def _repair_identifier(self, care: Care, view: RunView) -> None:
+        """Name the newest live job, whatever a late write of the base class put there."""
+        job = care.newest
+        if job is None or job.is_terminal or view.is_final:
+            return
+        if view.identifier != str(job.resource_name):
+            await self.world.runs.name_infrastructure(view.id, str(job.resource_name))
+
+    def _show_phases(self, care: Care, view: RunView) -> None:
+        """One event and one line for each phase that a job enters."""
+        for job in care.jobs.values():
+            key = (*job.resource_name.key, job.phase.value)
+            if key in care.shown:
+                continue
+            care.shown.add(key)
+            payload = {
+                "resource_name": str(job.resource_name),
+                "display_name": job.display_name,
+                "location": job.resource_name.location,
+                "state": job.state,
+                "attempt": str(job.attempt),
+            }
+            name = f"prefect-vertex.job.{job.phase.value}"
+            self.world.runs.emit(view, name, "/".join(key), payload)
+            if care.tickets or care.adopted:
+                text = f"CustomJob {job.resource_name.job_id} is {job.phase.value}."
+                self.world.runs.log(view, logging.INFO, text)

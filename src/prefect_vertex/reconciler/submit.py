@@ -1,0 +1,252 @@
+"""One step of find-or-create: what `lifecycle.submission` says, carried out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import anyio
+
+from prefect_vertex.errors import PlanError, ServiceError
+from prefect_vertex.lifecycle.decisions import Crash
+from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.policy import format_policy
+from prefect_vertex.lifecycle.run import (
+    ATTEMPT_LABEL,
+    INSTANCE_LABEL,
+    LOCATION_LABEL,
+    POLICY_LABEL,
+    PROJECT_LABEL,
+    WAIT_LABEL,
+    RunState,
+    RunView,
+)
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.submission import (
+    Aftermath,
+    Find,
+    GiveUp,
+    Hold,
+    Submission,
+    after_error,
+    after_look,
+    aftermath_of,
+    next_step,
+)
+from prefect_vertex.planning.naming import console_url, logs_url
+from prefect_vertex.planning.plan import JobPlan
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.vertex.gateway import JobGateway
+
+logger = logging.getLogger(__name__)
+
+MAX_CREATE_CLAIMS = 9
+"""How many holders of one attempt may follow each other; each met a predecessor without a job."""
+
+
+class Submitter:
+    """Brings one attempt's job into being, exactly once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def step(self, care: Care, view: RunView) -> Crash | bool:
+        """Try the next thing.
+
+        Returns:
+            Crash when it is over, else whether to look at the run again at once.
+        """
+        if care.failed is not None:
+            return care.failed
+        now = self._world.clock.now()
+        if care.submission is None or care.submission.attempt != care.due_attempt:
+            care.submission = Submission(attempt=care.due_attempt, begun_at=now)
+        step = next_step(care.submission, care.policy, now)
+        if isinstance(step, GiveUp):
+            return self._fail(care, step.message)
+        if isinstance(step, Hold):
+            care.look_at = step.until
+            return False
+        if isinstance(step, Find):
+            return await self._find(care, view, care.submission)
+        return await self._send(care, view, care.submission)
+
+    async def _find(self, care: Care, view: RunView, submission: Submission) -> bool:
+        target = self._target(care)
+        found = await self._world.gateways.for_target(target).find(care.run_id)
+        jobs = [job for job in found if job.attempt == submission.attempt]
+        if not jobs:
+            care.submission = after_look(submission, self._world.clock.now())
+            return True
+        self._log(view, f"Its create was unanswered; found CustomJob {jobs[0].resource_name}.")
+        for job in jobs:
+            care.see(job, target)
+        await self._created(care, view, jobs[0], target)
+        return True
+
+    async def _send(self, care: Care, view: RunView, submission: Submission) -> bool:
+        if care.assignment is None or care.candidate is None:
+            return self._fail(care, "Nothing says what to create.")
+        try:
+            plan = care.assignment.plan(care.candidate, submission.attempt)
+        except PlanError as error:
+            return self._fail(care, str(error))
+        target = plan.target
+        gateway = self._world.gateways.for_target(target)
+        if not await self._turn(care, gateway):
+            return True
+        if not submission.error:
+            # The budget is one of trying, not of queueing.
+            submission = replace(submission, begun_at=self._world.clock.now())
+            care.submission = submission
+        # The turn may have taken minutes; only a run that still waits, here, gets a job.
+        fresh = await self._world.runs.read(care.run_id)
+        if fresh is None or fresh.state is not RunState.PENDING:
+            return True
+        if fresh.holder != self._world.signature:
+            care.announced, care.claimed_attempt, care.to_find = False, 0, True
+            return True
+        if not await self._claim(care, fresh, submission.attempt):
+            return True
+        await self._announce(care, fresh, plan, submission.attempt)
+        try:
+            job = await gateway.create(plan.request)
+        except ServiceError as error:
+            return await self._refused(care, view, submission, error)
+        for warning in plan.warnings:
+            self._world.runs.log(view, logging.WARNING, warning)
+        care.see(job, target)
+        await self._created(care, view, job, target)
+        return True
+
+    async def _turn(self, care: Care, gateway: JobGateway) -> bool:
+        """Wait for the submission budget; False if the run stopped waiting meanwhile."""
+        taken = False
+        care.interrupt = interrupt = anyio.Event()
+
+        async def interrupted(scope: anyio.CancelScope) -> None:
+            await interrupt.wait()
+            scope.cancel()
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(interrupted, group.cancel_scope)
+                await gateway.submission_turn()
+                taken = True
+                group.cancel_scope.cancel()
+        finally:
+            care.interrupt = None
+        return taken
+
+    async def _claim(self, care: Care, view: RunView, attempt: int) -> bool:
+        """Win the right to create this attempt; another holder's claim means: look first."""
+        if care.claimed_attempt == attempt:
+            return True
+        mine = self._world.signature
+        for number in range(1, MAX_CREATE_CLAIMS + 1):
+            suffix = "" if number == 1 else f"-{number}"
+            key = f"prefect-vertex-create-a{attempt}{suffix}"
+            owner = await self._world.runs.claim(view.id, key, mine)
+            if owner == mine:
+                care.claimed_attempt = attempt
+                return True
+            if care.settled_attempt != attempt:
+                # Somebody was here before us: a job may exist, or be on its way.
+                care.contested_attempt = attempt
+                care.to_find = True
+                return False
+        return False
+
+    async def _announce(self, care: Care, view: RunView, plan: JobPlan, attempt: int) -> None:
+        """Identity before existence: the run says who creates what and where."""
+        await self._world.runs.label(
+            care.run_id,
+            {
+                INSTANCE_LABEL: self._world.signature,
+                PROJECT_LABEL: plan.target.project,
+                LOCATION_LABEL: plan.target.location,
+                ATTEMPT_LABEL: str(attempt),
+                WAIT_LABEL: view.state_id,
+                POLICY_LABEL: format_policy(care.policy),
+            },
+        )
+
+    async def _refused(
+        self,
+        care: Care,
+        view: RunView,
+        submission: Submission,
+        error: ServiceError,
+    ) -> bool:
+        kind = aftermath_of(error)
+        if kind is Aftermath.GIVE_UP:
+            return self._fail(care, str(error))
+        if not submission.error:
+            then = "looking for its job" if kind is Aftermath.ASK_FIRST else "trying again"
+            limit = care.policy.create_budget_seconds
+            text = f"{error.message} Now {then}, for up to {limit:g} s."
+            self._world.runs.log(view, logging.WARNING, text)
+        care.submission = after_error(submission, error, self._world.clock.now())
+        return True
+
+    async def found(self, care: Care, view: RunView) -> None:
+        """The due attempt's job is there, though its create has not been answered."""
+        job = care.newest
+        if job is not None:
+            self._log(view, f"Its create was unanswered; CustomJob {job.resource_name} is there.")
+            await self._created(care, view, job, care.targets[job.resource_name.key])
+
+    async def yield_to(self, care: Care, view: RunView) -> None:
+        """Another process has created the job of this wait; this one only watches."""
+        care.due_attempt, care.to_find, care.submission, care.looks = 0, False, None, ()
+        care.announced, care.contested_attempt = False, 0
+        logger.info("Flow run %s is held by %s; watching it.", view.id, view.holder)
+        if care.newest is not None and care.newest_attempt >= view.attempt:
+            care.start(care.newest.resource_name)
+
+    async def _created(
+        self,
+        care: Care,
+        view: RunView,
+        job: JobSnapshot,
+        target: Target,
+    ) -> None:
+        care.due_attempt = 0
+        care.submission = None
+        care.look_at = None
+        care.start(job.resource_name)
+        name = job.resource_name
+        self._log(view, f"Created CustomJob {name} ({job.display_name}).")
+        self._log(view, f"Console: {console_url(name, target.project)}")
+        self._log(view, f"Logs: {logs_url(name, target.project)}")
+        await self._world.runs.name_infrastructure(care.run_id, str(name))
+
+    def _fail(self, care: Care, message: str) -> bool:
+        """Give the attempt up; the run is read anew before Crashed is proposed for it."""
+        reason = TerminationReason.UNKNOWN
+        diagnosis = Diagnosis(reason=reason, summary=message)
+        care.failed = Crash(JobOutcome(reason=reason, diagnosis=diagnosis), message)
+        return True
+
+    def _target(self, care: Care) -> Target:
+        if care.candidate is None:  # pragma: no cover - a submission has a candidate
+            raise RuntimeError(f"Flow run {care.run_id} is submitted without a candidate.")
+        return care.candidate.target
+
+    def _log(self, view: RunView, message: str) -> None:
+        self._world.runs.log(view, logging.INFO, message)
+
+
+def due_after(found: int, labelled: int, *, settled: bool) -> int:
+    """The attempt that is due for a run that had attempts before.
+
+    Args:
+        found: The highest attempt of which a job was found.
+        labelled: The highest attempt that was announced.
+        settled: Whether it is sure that the announced one has no job.
+    """
+    if found >= labelled:
+        return found + 1
+    return labelled if settled else 0

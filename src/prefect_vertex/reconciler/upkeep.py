@@ -1,0 +1,159 @@
+"""Upkeep: what keeps a waiting run's place and tells whose runs are nobody's any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+
+import anyio
+
+from prefect_vertex.lifecycle.policy import parse_policy
+from prefect_vertex.lifecycle.run import (
+    INSTANCE_LABEL,
+    POLICY_LABEL,
+    WORKER_LABEL,
+    RunState,
+    RunView,
+)
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.ports import World, worker_of
+from prefect_vertex.runs.port import PrefectUnavailableError
+
+logger = logging.getLogger(__name__)
+
+RENEWALS_AT_ONCE = 10
+
+UNANNOUNCED_SECONDS = 600.0
+"""After this long a Pending run that names no process is nobody's: a live one names itself within
+seconds, and the create claim stops one that was only frozen."""
+
+
+class Upkeep:
+    """The slow half of a tick.
+
+    Args:
+        world: Its adapters.
+        book: The cares by flow run id.
+    """
+
+    def __init__(self, world: World, book: dict[str, Care]) -> None:
+        self._world = world
+        self._book = book
+
+    async def renew_leases(self) -> None:
+        """Renew the concurrency lease of every waiting run, well before it ends.
+
+        One lease that can't be renewed keeps no other from it; it is tried again at the next tick.
+        """
+        limiter = anyio.CapacityLimiter(RENEWALS_AT_ONCE)
+
+        async def renew(care: Care, view: RunView) -> None:
+            async with limiter:
+                try:
+                    await self._renew(care, view)
+                except PrefectUnavailableError as error:
+                    logger.warning("Flow run %s: its lease was not renewed. %s", view.id, error)
+
+        async with anyio.create_task_group() as group:
+            for care in self._book.values():
+                if care.seen is not None and self._renewal_due(care, care.seen):
+                    group.start_soon(renew, care, care.seen)
+
+    def _renewal_due(self, care: Care, view: RunView) -> bool:
+        if view.state is not RunState.PENDING or not view.lease_id:
+            return False
+        if not self._ours_to_keep(care, view):
+            return False
+        if care.lease_id != view.lease_id:
+            care.lease_id, care.lease_renewed_at, care.lease_lost = view.lease_id, None, False
+        if care.lease_lost:
+            return False
+        pause = timedelta(seconds=self._world.figures.lease_seconds / 3)
+        renewed = care.lease_renewed_at
+        return renewed is None or self._world.clock.now() - renewed >= pause
+
+    async def _renew(self, care: Care, view: RunView) -> None:
+        now = self._world.clock.now()
+        if await self._world.runs.renew_lease(view.lease_id):
+            care.lease_renewed_at = now
+            return
+        care.lease_lost = True
+        self._world.runs.log(
+            view,
+            logging.WARNING,
+            "The Prefect server has lost this run's concurrency slot and will cancel it when "
+            "it starts. Servers keep slots in memory unless "
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE="
+            "prefect.server.concurrency.lease_storage.filesystem is set.",
+        )
+
+    def _ours_to_keep(self, care: Care, view: RunView) -> bool:
+        """A run whose holder lives elsewhere is renewed there."""
+        return bool(care.tickets) or view.holder == self._world.signature or care.holder_gone
+
+    async def mind_holders(self, cares: Iterable[Care], offline: set[str]) -> None:
+        """Find out which runs' holders are gone, and adopt their live jobs.
+
+        A live job is adopted at once; a run without one is called an orphan only after a grace,
+        because whoever takes it needs a moment to say so.
+        """
+        now = self._world.clock.now()
+        grace = timedelta(seconds=self._world.figures.requeue_grace_seconds)
+        for care in cares:
+            view = care.seen
+            if view is None or care.tickets or care.due_attempt:
+                continue
+            if care.adopted and view.holder != self._world.signature:
+                self.let_go(care)
+            gone = self._is_gone(care, view, offline)
+            orphaned = gone and now - view.state_time >= grace
+            care.orphaned_in = view.state_id if orphaned else ""
+            if gone or care.adopted:
+                await self._adopt(care, view)
+
+    def _is_gone(self, care: Care, view: RunView, offline: set[str]) -> bool:
+        if care.adopted:
+            return False
+        if view.holder:
+            name = worker_of(view.holder)
+            # Our own signature without a ticket: this process has given the run up.
+            return name == self._world.worker_name or name in offline
+        if view.labels.get(WORKER_LABEL, "") in offline:
+            return True
+        age = (self._world.clock.now() - view.state_time).total_seconds()
+        return age >= UNANNOUNCED_SECONDS
+
+    def let_go(self, care: Care) -> None:
+        """Give back an adopted run's place in this worker's limit."""
+        if care.counted:
+            self._world.slots.free(care.run_id)
+        care.adopted = care.counted = False
+
+    async def _adopt(self, care: Care, view: RunView) -> None:
+        """Take a place in this worker's limit for a job whose holder is gone."""
+        if care.adopted:
+            care.counted = care.counted or self._world.slots.take(care.run_id)
+            return
+        if not care.has_live_job:
+            return
+        key = f"prefect-vertex-adopt-a{care.newest_attempt}-{view.holder.rpartition('/')[2]}"
+        if await self._world.runs.claim(view.id, key, self._world.signature) != (
+            self._world.signature
+        ):
+            return
+        care.adopted = True
+        care.orphaned_in = ""
+        care.counted = self._world.slots.take(care.run_id)
+        await self._world.runs.label(view.id, {INSTANCE_LABEL: self._world.signature})
+        self._world.runs.log(
+            view,
+            logging.INFO,
+            f"Worker '{self._world.worker_name}' goes on with this run; its worker stopped.",
+        )
+
+    def learn(self, care: Care, view: RunView) -> None:
+        """Take over what the run's labels say, where this process knows nothing better."""
+        care.seen = view
+        if care.assignment is None and POLICY_LABEL in view.labels:
+            care.policy = parse_policy(view.labels[POLICY_LABEL])

@@ -1,0 +1,229 @@
+"""Surroundings: the real adapters, wired for one worker process."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from typing import Protocol
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
+from prefect.client.schemas.objects import WorkPool
+
+from prefect_vertex.delivery.packing import packed_bootstrap
+from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.ports import Figures, World
+from prefect_vertex.runs.prefect import PrefectFlowRuns
+from prefect_vertex.settings import VertexSettings
+from prefect_vertex.template import VertexJobConfiguration
+from prefect_vertex.vertex.gateway import JobGateway
+from prefect_vertex.vertex.gateways import Gateways
+
+logger = logging.getLogger(__name__)
+
+_PLACE = re.compile(r"^projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)$")
+
+
+class Employer(Protocol):
+    """As much of the worker as the adapters need."""
+
+    name: str
+
+    @property
+    def work_pool(self) -> WorkPool:
+        """The pool, as last synced."""
+        ...
+
+    @property
+    def work_pool_id(self) -> str:
+        """Its id, empty before the first sync."""
+        ...
+
+    def take_slot(self, flow_run_id: str) -> bool:
+        """Count an adopted run in the worker's limit."""
+        ...
+
+    def free_slot(self, flow_run_id: str) -> None:
+        """Count it no more."""
+        ...
+
+
+class Surroundings:
+    """Gateways, the Prefect port and the pool's home, for one worker.
+
+    Args:
+        worker: Whose.
+        client: A Prefect client of its own, entered.
+        settings: The worker process's.
+        instance: This process.
+    """
+
+    def __init__(
+        self,
+        worker: Employer,
+        client: PrefectClient,
+        settings: VertexSettings,
+        *,
+        instance: str,
+    ) -> None:
+        self._worker = worker
+        self._client = client
+        self._settings = settings
+        self._instance = instance
+        self._home: frozenset[Target] = frozenset()
+        self._said: set[str] = set()
+        self.gateways = Gateways(
+            submissions_per_minute=settings.submissions_per_minute,
+            reads_per_minute=settings.reads_per_minute,
+        )
+
+    def world(self) -> World:
+        """What the reconciler is given."""
+        settings = self._settings
+        return World(
+            runs=PrefectFlowRuns(
+                self._client,
+                self._worker.work_pool.name,
+                lease_seconds=settings.lease_seconds,
+            ),
+            gateways=self.gateways,
+            pool_id=self._worker.work_pool_id,
+            worker_name=self._worker.name,
+            instance=self._instance,
+            home=lambda: self._home,
+            slots=_WorkerSlots(self._worker),
+            figures=Figures(
+                tick_seconds=settings.tick_seconds,
+                reads_per_minute=settings.reads_per_minute,
+                sweep_seconds=settings.sweep_seconds,
+                lease_seconds=settings.lease_seconds,
+                requeue_grace_seconds=settings.requeue_grace_seconds,
+            ),
+        )
+
+    async def assignment(self, run_id: str, configuration: VertexJobConfiguration) -> Assignment:
+        """What a run asks for, judged before anything is created.
+
+        Raises:
+            PlanError: A job variable that cannot lead to a job.
+            ServiceError: The credentials are missing or refused.
+        """
+        if configuration.fault is not None:
+            raise configuration.fault
+        values = configuration.credential_values().as_block()
+        identity = await self.gateways.identity(values)
+        spec = configuration.run_spec(
+            default_project=identity.project,
+            service_account=identity.service_account_email,
+        )
+        key = self.gateways.register(values)
+        candidates = tuple(replace(each, credentials_key=key) for each in spec.candidates)
+        assignment = Assignment(
+            run_id=run_id,
+            spec=replace(spec, candidates=candidates),
+            policy=replace(
+                configuration.run_policy(),
+                create_budget_seconds=self._settings.create_budget_seconds,
+                create_settle_seconds=self._settings.create_settle_seconds,
+            ),
+            bootstrap=packed_bootstrap(),
+        )
+        for candidate in candidates:
+            # A request that cannot be written is refused here, not minutes later.
+            assignment.plan(candidate, 1)
+        return assignment
+
+    def gateway_for_name(
+        self,
+        name: ResourceName,
+        configuration: VertexJobConfiguration,
+    ) -> JobGateway:
+        """The gateway of the place that a job's own name gives, whatever the template says."""
+        key = self.gateways.register(configuration.credential_values().as_block())
+        return self.gateways.for_target(Target(name.project, name.location, key))
+
+    async def learn_home(self) -> None:
+        """Read where the pool's jobs may be: its template, its deployments, the setting."""
+        places: set[Target] = set()
+        for variables in [{}, *await self._deployment_variables()]:
+            try:
+                places |= await self._places_of(variables)
+            except PrefectVertexError as error:
+                # A pool without a region, a deployment with a mistake: its own runs will say so.
+                self._say(str(error))
+        places |= set(self._extra(places))
+        self._home = frozenset(places)
+
+    async def _deployment_variables(self) -> list[dict[str, object]]:
+        """Distinct job variables that say where a deployment's jobs go."""
+        pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[self._worker.work_pool.name]))
+        found: list[dict[str, object]] = []
+        offset, limit = 0, 200
+        while True:
+            page = await self._client.read_deployments(
+                work_pool_filter=pool,
+                limit=limit,
+                offset=offset,
+            )
+            for deployment in page:
+                given = deployment.job_variables or {}
+                variables = {key: given[key] for key in _PLACE_VARIABLES if given.get(key)}
+                if variables and variables not in found:
+                    found.append(variables)
+            if len(page) < limit:
+                return found
+            offset += limit
+
+    async def _places_of(self, variables: dict[str, object]) -> set[Target]:
+        template = self._worker.work_pool.base_job_template
+        configuration = await VertexJobConfiguration.from_template_and_values(
+            base_job_template=template,
+            values=dict(variables),
+            client=self._client,
+        )
+        values = configuration.credential_values().as_block()
+        project = configuration.project or (await self.gateways.identity(values)).project
+        if not configuration.region or not project:
+            return set()
+        key = self.gateways.register(values)
+        return {Target(project, configuration.region, key)}
+
+    def _extra(self, places: set[Target]) -> list[Target]:
+        extra: list[Target] = []
+        for text in self._settings.extra_locations:
+            match = _PLACE.match(text)
+            if match:
+                usual = min((place.credentials_key for place in places), default="")
+                extra.append(Target(match["project"], match["location"], usual))
+            else:
+                extra += [Target(place.project, text, place.credentials_key) for place in places]
+        return extra
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            logger.info("The pool's own places: %s", text)
+
+    async def aclose(self) -> None:
+        """Close the channels."""
+        await self.gateways.aclose()
+
+
+_PLACE_VARIABLES = ("region", "project", "credentials")
+
+
+class _WorkerSlots:
+    """The worker's `--limit`."""
+
+    def __init__(self, worker: Employer) -> None:
+        self._worker = worker
+
+    def take(self, run_id: str) -> bool:
+        return self._worker.take_slot(run_id)
+
+    def free(self, run_id: str) -> None:
+        self._worker.free_slot(run_id)

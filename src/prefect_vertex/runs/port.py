@@ -1,0 +1,110 @@
+"""FlowRuns: what the reconciler asks of Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from prefect_vertex.lifecycle.run import RunState, RunView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A state to propose, never forced."""
+
+    state: RunState
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process that a run's label names as its holder.
+
+    Attributes:
+        gone: Certain that it submits nothing any more.
+    """
+
+    worker_name: str
+    gone: bool
+
+
+class PrefectUnavailableError(Exception):
+    """The Prefect API did not answer, or answered with an error: nothing is known of any run.
+
+    It never leaves the reconciler: a tick that meets it ends, and the next one begins afresh.
+    """
+
+
+class FlowRuns(Protocol):
+    """The pool's flow runs, as small as the reconciler needs them.
+
+    Every method raises `PrefectUnavailableError` when the API fails; a run that does not exist is
+    None or left out.
+    """
+
+    async def read(self, run_id: str) -> RunView | None:
+        """Read one run, with its previous state where a decision needs it."""
+        ...
+
+    async def came_from(self, run: RunView) -> RunState | None:
+        """The last state type that a waiting run was in before it waited; None for a new run."""
+        ...
+
+    async def read_many(self, run_ids: Collection[str]) -> dict[str, RunView]:
+        """Read runs by id; one that is missing from the answer may still exist."""
+        ...
+
+    async def cancelling(self) -> list[RunView]:
+        """The pool's runs that are Cancelling."""
+        ...
+
+    async def ended_since(self, since: datetime) -> list[RunView]:
+        """The pool's runs that ended at or after a time."""
+        ...
+
+    async def unfinished(self) -> list[RunView]:
+        """All of the pool's runs that have begun and not ended; absence says nothing."""
+        ...
+
+    async def propose(self, run_id: str, proposal: Proposal) -> bool:
+        """Propose a state; whether the server accepted it. A refusal is no error."""
+        ...
+
+    async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
+        """Merge labels into the run's."""
+        ...
+
+    async def name_infrastructure(self, run_id: str, identifier: str) -> None:
+        """Write `infrastructure_pid`."""
+        ...
+
+    async def hand_back(self, run_id: str) -> None:
+        """Offer a scheduled run that waits for a dead process's retry to the workers."""
+        ...
+
+    async def claim(self, run_id: str, key: str, value: str) -> str:
+        """Claim a key for ever, atomically; returns the value that holds it."""
+        ...
+
+    async def read_claim(self, run_id: str, key: str) -> str:
+        """The value that holds a claim, empty if nobody does."""
+        ...
+
+    async def renew_lease(self, lease_id: str) -> bool:
+        """Renew a concurrency lease; False if the server has lost it."""
+        ...
+
+    async def offline_workers(self) -> set[str]:
+        """Names of the pool's workers that Prefect's heartbeat calls offline."""
+        ...
+
+    def log(self, run: RunView, level: int, message: str) -> None:
+        """Write a line to the run's log."""
+        ...
+
+    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
+        """Emit an event about the run's job; the same run, event and key are one event."""
+        ...

@@ -1,0 +1,265 @@
+"""PrefectFlowRuns: the pool's flow runs through Prefect's own client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterEndTime,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
+from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.events import emit_event
+from prefect.exceptions import ObjectNotFound
+from prefect.logging.loggers import flow_run_logger
+
+from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
+from prefect_vertex.runs.translate import needs_previous, previous_state, to_state, to_view
+
+PAGE_SIZE = 200
+"""The server's own maximum; 201 is refused (3.9.1)."""
+
+_BEGUN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
+_ENDED = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
+_EVENT_NAMESPACE = uuid.UUID("3f2b0f4e-6d0a-5b5e-9c39-0c6c3f6c8a11")
+
+
+class PrefectFlowRuns:
+    """`FlowRuns` for one work pool.
+
+    Args:
+        client: Its own, entered; outlives the worker's.
+        work_pool_name: Whose runs.
+        lease_seconds: For how long a concurrency lease is renewed.
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        work_pool_name: str,
+        *,
+        lease_seconds: float = 300.0,
+    ) -> None:
+        self._client = client
+        self._pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[work_pool_name]))
+        self._pool_name = work_pool_name
+        self._lease_seconds = lease_seconds
+
+    async def read(self, run_id: str) -> RunView | None:
+        """Read one run, with its previous state where a decision needs it."""
+        try:
+            async with _asking():
+                run = await self._client.read_flow_run(uuid.UUID(run_id))
+        except _StatusError:
+            return None
+        return await self._complete(run)
+
+    async def came_from(self, run: RunView) -> RunState | None:
+        """The last state type that a waiting run was in before it waited."""
+        async with _asking():
+            states = await self._client.read_flow_run_states(uuid.UUID(run.id))
+        return previous_state(states, run.state)
+
+    async def read_many(self, run_ids: Collection[str]) -> dict[str, RunView]:
+        """Read runs by id, whatever their pool, a page at a time."""
+        views: dict[str, RunView] = {}
+        ids = [uuid.UUID(run_id) for run_id in sorted(run_ids)]
+        for start in range(0, len(ids), PAGE_SIZE):
+            chunk = FlowRunFilterId(any_=ids[start : start + PAGE_SIZE])
+            async with _asking():
+                runs = await self._client.read_flow_runs(
+                    flow_run_filter=FlowRunFilter(id=chunk),
+                    limit=PAGE_SIZE,
+                )
+            for run in runs:
+                views[str(run.id)] = await self._complete(run)
+        return views
+
+    async def cancelling(self) -> list[RunView]:
+        """The pool's runs that are Cancelling."""
+        return await self._in_states([StateType.CANCELLING])
+
+    async def ended_since(self, since: datetime) -> list[RunView]:
+        """The pool's runs that ended at or after a time."""
+        return await self._in_states(_ENDED, end_time=FlowRunFilterEndTime(after_=since))
+
+    async def unfinished(self) -> list[RunView]:
+        """All of the pool's runs that have begun and not ended."""
+        return await self._in_states(_BEGUN)
+
+    async def propose(self, run_id: str, proposal: Proposal) -> bool:
+        """Propose a state, unforced; whether the server accepted it."""
+        try:
+            async with _asking():
+                answer = await self._client.set_flow_run_state(run_id, to_state(proposal))
+        except _StatusError:
+            return False
+        return answer.status is SetStateStatus.ACCEPT
+
+    async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
+        """Merge labels into the run's."""
+        with suppress(_StatusError):  # the run was deleted
+            async with _asking():
+                await self._client.update_flow_run_labels(uuid.UUID(run_id), dict(labels))
+
+    async def name_infrastructure(self, run_id: str, identifier: str) -> None:
+        """Write `infrastructure_pid`."""
+        with suppress(_StatusError):  # the run was deleted
+            async with _asking():
+                await self._client.update_flow_run(
+                    uuid.UUID(run_id),
+                    infrastructure_pid=identifier,
+                )
+
+    async def hand_back(self, run_id: str) -> None:
+        """Offer the run to the workers: the server hands out no run that retries in process."""
+        with suppress(_StatusError):  # the run was deleted
+            async with _asking():
+                run = await self._client.read_flow_run(uuid.UUID(run_id))
+                policy = run.empirical_policy.model_copy(update={"retry_type": "reschedule"})
+                await self._client.update_flow_run(run.id, empirical_policy=policy)
+
+    async def claim(self, run_id: str, key: str, value: str) -> str:
+        """Claim a key for ever: the server answers 201 to the first and 409 to all others."""
+        try:
+            async with _asking(HTTPStatus.CONFLICT):
+                await self._client.create_flow_run_input(uuid.UUID(run_id), key, value)
+        except _StatusError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return ""
+            return await self.read_claim(run_id, key)
+        return value
+
+    async def read_claim(self, run_id: str, key: str) -> str:
+        """The value that holds a claim, empty if nobody does."""
+        try:
+            async with _asking():
+                return await self._client.read_flow_run_input(uuid.UUID(run_id), key)
+        except _StatusError:
+            return ""
+
+    async def renew_lease(self, lease_id: str) -> bool:
+        """Renew a concurrency lease; False if the server has lost it."""
+        try:
+            async with _asking(HTTPStatus.GONE):
+                await self._client.renew_concurrency_lease(
+                    uuid.UUID(lease_id),
+                    self._lease_seconds,
+                )
+        except _StatusError:
+            return False
+        return True
+
+    async def offline_workers(self) -> set[str]:
+        """Names of the pool's workers that Prefect's heartbeat calls offline."""
+        async with _asking():
+            workers = await self._client.read_workers_for_work_pool(self._pool_name)
+        return {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
+
+    def log(self, run: RunView, level: int, message: str) -> None:
+        """Write a line to the run's log."""
+        logger = flow_run_logger(flow_run_id=uuid.UUID(run.id), flow_run_name=run.name)
+        logger.getChild("worker", extra={"work_pool_name": self._pool_name}).log(level, message)
+
+    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
+        """Emit an event about the run's job; the same run, event and key are one event."""
+        resource = payload.get("resource_name", run.id)
+        emit_event(
+            event=event,
+            resource={
+                "prefect.resource.id": f"prefect-vertex.job.{resource}",
+                "prefect.resource.name": payload.get("display_name", run.name),
+            },
+            related=[
+                {
+                    "prefect.resource.id": f"prefect.flow-run.{run.id}",
+                    "prefect.resource.role": "flow-run",
+                    "prefect.resource.name": run.name,
+                },
+            ],
+            payload=dict(payload),
+            id=uuid.uuid5(_EVENT_NAMESPACE, f"{run.id}/{event}/{key}"),
+        )
+
+    async def _in_states(
+        self,
+        types: list[StateType],
+        *,
+        end_time: FlowRunFilterEndTime | None = None,
+    ) -> list[RunView]:
+        wanted = FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types)),
+            end_time=end_time,
+        )
+        views: list[RunView] = []
+        seen: set[str] = set()
+        offset = 0
+        while True:
+            async with _asking():
+                page = await self._client.read_flow_runs(
+                    flow_run_filter=wanted,
+                    work_pool_filter=self._pool,
+                    sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+                    limit=PAGE_SIZE,
+                    offset=offset,
+                )
+            fresh = [run for run in page if str(run.id) not in seen]
+            seen.update(str(run.id) for run in fresh)
+            views.extend([await self._complete(run) for run in fresh])
+            if len(page) < PAGE_SIZE:
+                return views
+            offset += PAGE_SIZE
+
+    async def _complete(self, run: FlowRun) -> RunView:
+        view = to_view(run, observed_at=datetime.now(UTC))
+        if not needs_previous(view):
+            return view
+        return replace(view, previous=await self.came_from(view))
+
+
+class _StatusError(Exception):
+    """The API answered with a status that the caller knows how to read."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(str(status))
+        self.status = status
+
+
+@asynccontextmanager
+async def _asking(*statuses: int) -> AsyncIterator[None]:
+    """Rename the client's errors once.
+
+    "Not found" and the given statuses become `_StatusError`, everything else means that the API
+    failed.
+    """
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise _StatusError(HTTPStatus.NOT_FOUND) from error
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        if status in {HTTPStatus.NOT_FOUND, *statuses}:
+            raise _StatusError(status) from error
+        raise PrefectUnavailableError(
+            f"The Prefect API answered {status} to {error.request.method} "
+            f"{error.request.url.path}.",
+        ) from error
+    except httpx.HTTPError as error:
+        raise PrefectUnavailableError(
+            f"The Prefect API did not answer: {type(error).__name__} {error}".rstrip(),
+        ) from error

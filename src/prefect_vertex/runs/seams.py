@@ -1,0 +1,152 @@
+"""Every private name of Prefect's worker base class that this product leans on, in one place.
+
+Each was read and tried in Prefect 3.9.1; tests/architecture/test_seams.py fails when one of them
+moves.  The guards are here because the base class ends its process at the first 403, 429 or 500
+that one flow run meets, and cancels every waiting `run()` with it.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable
+from typing import Any, TypeVar
+from uuid import UUID
+
+import anyio
+import httpx
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import PrefectSignal
+from prefect.types import _datetime as prefect_datetime
+from prefect.workers.base import (
+    BaseJobConfiguration,
+    BaseVariables,
+    BaseWorker,
+    BaseWorkerResult,
+)
+
+C = TypeVar("C", bound=BaseJobConfiguration)
+V = TypeVar("V", bound=BaseVariables)
+R = TypeVar("R", bound=BaseWorkerResult)
+
+SEAMS: tuple[str, ...] = (
+    "_cancel_run",
+    "_cancelling_observer",
+    "_has_successfully_synced",
+    "_initiate_run",
+    "_last_polled_time",
+    "_limiter",
+    "_release_limit_slot",
+    "_submit_run",
+    "_submitting_flow_run_ids",
+    "_work_pool",
+)
+"""The names; the test looks for each in the installed Prefect."""
+
+
+class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
+    """A worker whose process outlives the Prefect API's bad moments."""
+
+    _api_trouble = ""
+
+    async def get_and_submit_flow_runs(self) -> list[FlowRun]:
+        """Poll for runs; while the API fails, or enough are waiting, take none."""
+        if self.is_saturated():
+            # The rest stays Scheduled, where any worker can take it.
+            self._last_polled_time = prefect_datetime.now("UTC")
+            return []
+        try:
+            runs = await super().get_and_submit_flow_runs()
+        except httpx.HTTPError as error:
+            self._say_trouble("poll for flow runs", error)
+            return []
+        self._say_recovered()
+        return runs
+
+    async def sync_with_backend(self) -> None:
+        """Send the heartbeat; the first must succeed, so that a wrong key still fails at start."""
+        if not self._has_successfully_synced:
+            await super().sync_with_backend()
+        else:
+            try:
+                await super().sync_with_backend()
+            except httpx.HTTPError as error:
+                self._say_trouble("send a heartbeat", error)
+                return
+        await self.on_synced()
+
+    async def _submit_run(self, flow_run: FlowRun) -> None:
+        """Submit one run; its trouble is its own."""
+        try:
+            await super()._submit_run(flow_run)
+        except (Exception, PrefectSignal) as error:  # noqa: BLE001 - one run must not end the process
+            self._logger.warning(
+                "Flow run %s could not be submitted and is tried again: %s",
+                flow_run.id,
+                _one_line(error),
+            )
+            self._submitting_flow_run_ids.discard(flow_run.id)
+            self._release_limit_slot(flow_run.id)
+            if self._cancelling_observer is not None:
+                self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
+
+    async def _cancel_run(self, flow_run_id: UUID) -> None:
+        """Leave the cancellation to the reconciler: the base forces Cancelled on a live job."""
+        self.on_cancelling(str(flow_run_id))
+
+    def is_saturated(self) -> bool:
+        """Whether enough runs wait to be submitted."""
+        return False
+
+    async def on_synced(self) -> None:
+        """The work pool is known, or known anew."""
+
+    def on_cancelling(self, flow_run_id: str) -> None:
+        """A run is being cancelled."""
+
+    @property
+    def work_pool_id(self) -> str:
+        """The pool's id, empty before the first sync."""
+        return str(self._work_pool.id) if self._work_pool is not None else ""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the pool is known."""
+        return self._work_pool is not None
+
+    def take_slot(self, flow_run_id: str) -> bool:
+        """Count an adopted run in `--limit`; False while it is full."""
+        if self._limiter is None:
+            return True
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(UUID(flow_run_id))
+        except anyio.WouldBlock:
+            return False
+        except RuntimeError:
+            # It is counted already: the base class submitted it here.
+            return True
+        return True
+
+    def free_slot(self, flow_run_id: str) -> None:
+        """Count it no more."""
+        self._release_limit_slot(UUID(flow_run_id))
+
+    def _say_trouble(self, attempted: str, error: Exception) -> None:
+        text = f"Could not {attempted}: {_one_line(error)}"
+        if text != self._api_trouble:
+            self._logger.warning("%s The worker goes on.", text)
+            self._api_trouble = text
+
+    def _say_recovered(self) -> None:
+        if self._api_trouble:
+            self._logger.info("The Prefect API answers again.")
+            self._api_trouble = ""
+
+
+def _one_line(error: BaseException) -> str:
+    lines: Iterable[str] = str(error).splitlines()
+    return f"{type(error).__name__}: {next(iter(lines), '')}"
+
+
+def base_attributes(worker: BaseWorker[Any, Any, Any]) -> set[str]:
+    """Names that an instance of the installed Prefect's base class has; for the test."""
+    return set(dir(worker)) | set(vars(worker))

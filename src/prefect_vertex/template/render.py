@@ -1,0 +1,142 @@
+"""Job variables of a deployment and a run, laid over each other; and what is wrong with them.
+
+Everything here works on copies: Prefect's own merge changes the flow run and the deployment that
+it is given, so that a second look at the same objects sees something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import httpx
+from prefect.exceptions import ObjectNotFound
+from prefect.utilities.collections import deep_merge, set_in_dict
+from pydantic import ValidationError
+
+from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.spelling import closest, shown
+
+_NOT_SHOWN = frozenset({"env", "credentials"})
+
+
+def layered(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one level of job variables over another; neither is changed.
+
+    `env` is merged by name, as Prefect does; any other variable is replaced. A key with dots
+    (`env.NAME`) reaches into the lower level's mapping. A null unsets what the lower level says.
+    """
+    result = deepcopy(dict(lower))
+    whole = {key: deepcopy(value) for key, value in upper.items() if "." not in key}
+    for name, parts in _nested(upper).items():
+        own, below = whole.get(name), result.get(name)
+        if isinstance(own, dict):
+            whole[name] = deep_merge(parts, own)
+        elif name not in whole:
+            result[name] = deep_merge(below if isinstance(below, dict) else {}, parts)
+    for name, value in whole.items():
+        below = result.get(name)
+        if name == "env" and isinstance(value, dict) and isinstance(below, dict):
+            result[name] = {**below, **value}
+        else:
+            result[name] = value
+    return result
+
+
+def _nested(level: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the keys with dots say, as mappings."""
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in level.items():
+        if "." not in key:
+            continue
+        try:
+            set_in_dict(nested, key, deepcopy(value))
+        except TypeError as error:
+            raise PlanError(
+                f"job variable {key!r} reaches into what another one sets as a whole.",
+                variable=key.partition(".")[0],
+            ) from error
+    return nested
+
+
+def set_variables(*levels: Mapping[str, Any] | None) -> dict[str, Any]:
+    """All levels over each other, the last one on top, without those that a null unsets."""
+    result: dict[str, Any] = {}
+    for level in levels:
+        result = layered(result, level or {})
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def check_names(template: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
+    """Judge the names of job variables by the pool's own template.
+
+    Returns:
+        A warning for each that the template does not have, and so leaves without effect.
+
+    Raises:
+        PlanError: There is one, and the template says that there may be no others.
+    """
+    schema = template.get("variables") or {}
+    known = schema.get("properties") or {}
+    unknown = sorted(name for name in names if name not in known)
+    lines = tuple(
+        f"job variable {name!r} is not one of this work pool's"
+        + (f"; the closest is {closest(name, known)!r}." if known else ".")
+        for name in unknown
+    )
+    if lines and schema.get("additionalProperties") is False:
+        raise PlanError(lines[0], variable=unknown[0])
+    return tuple(f"{line[:-1]}. It has no effect." for line in lines)
+
+
+def as_plan_error(error: Exception, known: Iterable[str]) -> PlanError:
+    """What went wrong while the template was rendered, as one line that names the variable.
+
+    Args:
+        error: What Prefect or pydantic raised.
+        known: The keys that a job_configuration may have.
+    """
+    if isinstance(error, PlanError):
+        return error
+    if isinstance(error, ValidationError):
+        return _from_validation(error, known)
+    if isinstance(error, ObjectNotFound):
+        first = (error.help_message or str(error)).split(". ")[0].rstrip(".")
+        return PlanError(
+            f"A job variable or the work pool's template refers to what is not there: {first}.",
+            hint="Create it, or change the reference.",
+        )
+    if isinstance(error, httpx.HTTPStatusError):
+        return PlanError(
+            "A job variable or the work pool's template refers to a block by something that is no "
+            f"block's id: {error.request.url.path.rpartition('/')[2]}.",
+        )
+    text = " ".join(str(error).split())
+    return PlanError(
+        f"The work pool's template could not be rendered: {type(error).__name__}: {text}",
+        hint="Compare it with `prefect work-pool get-default-base-job-template`.",
+    )
+
+
+def _from_validation(error: ValidationError, known: Iterable[str]) -> PlanError:
+    first = error.errors(include_url=False)[0]
+    raised = first.get("ctx", {}).get("error")
+    if isinstance(raised, PlanError):
+        return raised
+    location = [str(part) for part in first["loc"]]
+    variable = location[0] if location else ""
+    if first["type"] == "extra_forbidden":
+        return PlanError(
+            f"The template's job_configuration has no key {variable!r}; the closest is "
+            f"{closest(variable, known)!r}.",
+            variable=variable,
+        )
+    expected = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    expected = expected.partition(", unable to")[0]
+    where = ".".join(location) or "job_configuration"
+    value = "" if variable in _NOT_SHOWN else f" is {shown(first['input'])}"
+    return PlanError(
+        f"{where}{value}, expected {expected}." if value else f"{where} needs {expected}.",
+        variable=variable,
+    )

@@ -1,0 +1,225 @@
+"""From rendered values to what a candidate needs: the job spec, the project, the code, the folders.
+
+`JOB_SPEC_TEMPLATE` is the part of the base job template that becomes the CustomJobSpec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from prefect_vertex.errors import PlanError, SchedulingError
+from prefect_vertex.planning.code import CodeReference
+from prefect_vertex.planning.fields import without_nulls
+from prefect_vertex.planning.scheduling import (
+    parse_duration,
+    parse_strategy,
+    resolve_scheduling,
+)
+from prefect_vertex.planning.spelling import shown
+
+JOB_SPEC_TEMPLATE: dict[str, Any] = {
+    "service_account": "{{ service_account_name }}",
+    "network": "{{ network }}",
+    "reserved_ip_ranges": "{{ reserved_ip_ranges }}",
+    "base_output_directory": {"output_uri_prefix": "{{ base_output_directory }}"},
+    "enable_web_access": "{{ enable_web_access }}",
+    "enable_dashboard_access": "{{ enable_dashboard_access }}",
+    "scheduling": "{{ scheduling }}",
+    "worker_pool_specs": [
+        {
+            "replica_count": 1,
+            "container_spec": {"image_uri": "{{ image }}"},
+            "machine_spec": {
+                "machine_type": "{{ machine_type }}",
+                "accelerator_type": "{{ accelerator_type }}",
+                "accelerator_count": "{{ accelerator_count }}",
+            },
+            "disk_spec": {
+                "boot_disk_type": "{{ boot_disk_type }}",
+                "boot_disk_size_gb": "{{ boot_disk_size_gb }}",
+            },
+        },
+    ],
+}
+
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_GCS_OBJECT = re.compile(r"^gs://[^/]+/.+$")
+_GCS_FOLDER = re.compile(r"^gs://[^/]+(/.*)?$")
+
+
+def job_spec(
+    rendered: Mapping[str, Any],
+    *,
+    strategy: str | None,
+    maximum_run_time_hours: float,
+    disable_retries: bool,
+    service_account: str,
+) -> dict[str, Any]:
+    """The CustomJobSpec that the rendered one and the variables beside it say together.
+
+    Args:
+        rendered: `job_spec` as the template rendered it; not changed.
+        strategy: The variable.
+        maximum_run_time_hours: The variable; one in the job spec itself wins, as prefect-gcp's
+            templates have it there.
+        disable_retries: The variable; one in the scheduling options wins.
+        service_account: What the credentials name; one in the job spec wins.
+
+    Raises:
+        PlanError: Two of them contradict each other, or a value is of the wrong type.
+    """
+    spec: dict[str, Any] = without_nulls(rendered)
+    spec["scheduling"] = resolve_scheduling(
+        spec.get("scheduling"),
+        strategy=strategy,
+        maximum_run_time_hours=_hours(
+            spec.pop("maximum_run_time_hours", maximum_run_time_hours),
+        ),
+        disable_retries=disable_retries,
+    )
+    account = _run_as(spec.pop("service_account_name", None), spec.pop("service_account", None))
+    account = account or (service_account if "@" in service_account else "")
+    if account:
+        spec["service_account"] = account
+    folder = spec.get("base_output_directory")
+    if isinstance(folder, str):
+        spec["base_output_directory"] = {"output_uri_prefix": folder}
+    return spec
+
+
+def _hours(value: object) -> float:
+    try:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    except ValueError:
+        pass
+    raise SchedulingError(
+        f"maximum_run_time_hours is {shown(value)}, expected a number of hours.",
+        variable="maximum_run_time_hours",
+    )
+
+
+def _run_as(*given: object) -> str:
+    accounts = {account for account in given if account}
+    if len(accounts) > 1:
+        raise PlanError(
+            "job_spec has both service_account and service_account_name, and they differ.",
+            variable="service_account_name",
+            hint="Keep one of them.",
+        )
+    account = next(iter(accounts), "")
+    # prefect-gcp's worker sends the word "default" on Google's own machines; no account has it.
+    if not isinstance(account, str) or (account and "@" not in account):
+        raise PlanError(
+            f"service_account_name is {shown(account)}, which is not a service account's address.",
+            variable="service_account_name",
+            hint="It looks like name@project.iam.gserviceaccount.com; leave it empty for none.",
+        )
+    return account
+
+
+def project(variable: str | None, of_credentials: str, default: str) -> str:
+    """The project to run in: the variable, else the credentials', else the worker's own.
+
+    Raises:
+        PlanError: None of them names one.
+    """
+    found = variable or of_credentials or default
+    if not found:
+        raise PlanError(
+            "project is not set, and neither the credentials nor the worker's own name one.",
+            variable="project",
+            hint="Set project, or credentials to a block with a project.",
+        )
+    return found
+
+
+def region(variable: str | None) -> str:
+    """The region to run in.
+
+    Raises:
+        PlanError: It is not set.
+    """
+    if not variable:
+        raise PlanError(
+            "region is not set.",
+            variable="region",
+            hint="Set region in the work pool or the deployment, for example to us-central1.",
+        )
+    return variable
+
+
+def code(uri: str | None, sha256: str | None) -> CodeReference | None:
+    """The staged code archive; None if there is none.
+
+    Raises:
+        PlanError: Only one of the two is set, or one is not what it should be.
+    """
+    if not uri and not sha256:
+        return None
+    if not uri or not sha256:
+        missing, other = ("code_uri", "code_sha256") if sha256 else ("code_sha256", "code_uri")
+        raise PlanError(
+            f"{other} is set but {missing} is not.",
+            variable=missing,
+            hint="`prefect-vertex stage-code` prints both.",
+        )
+    if not _GCS_OBJECT.fullmatch(uri):
+        raise PlanError(
+            f"code_uri is {shown(uri)}, expected gs://bucket/object.", variable="code_uri"
+        )
+    if not _SHA256.fullmatch(sha256.lower()):
+        raise PlanError(
+            f"code_sha256 is {shown(sha256, 80)}, expected 64 hexadecimal digits.",
+            variable="code_sha256",
+        )
+    return CodeReference(uri, sha256.lower())
+
+
+def checkpoint_directory(
+    spec: Mapping[str, Any],
+    staging_bucket: str | None,
+    flow_run_id: str,
+) -> str:
+    """Where the flow run keeps checkpoints, in every attempt; empty: nowhere.
+
+    Raises:
+        PlanError: The folder that it would stand in is not one in Cloud Storage.
+    """
+    output = spec.get("base_output_directory")
+    prefix = output.get("output_uri_prefix") if isinstance(output, Mapping) else None
+    if isinstance(prefix, str) and prefix:
+        parent, variable = prefix, "base_output_directory"
+    elif staging_bucket:
+        bucket = staging_bucket
+        parent, variable = bucket if "://" in bucket else f"gs://{bucket}", "staging_bucket"
+    else:
+        return ""
+    if not _GCS_FOLDER.fullmatch(parent):
+        raise PlanError(
+            f"{variable} is {shown(parent)}, expected gs://bucket or gs://bucket/folder.",
+            variable=variable,
+        )
+    return f"{parent.rstrip('/')}/checkpoints/{flow_run_id}"
+
+
+def limits(
+    rendered: Mapping[str, Any],
+    *,
+    maximum_run_time_hours: float,
+    strategy: str | None,
+) -> tuple[float | None, str]:
+    """The job's longest run time in seconds and its strategy, as far as they can be read."""
+    options = rendered.get("scheduling")
+    options = options if isinstance(options, Mapping) else {}
+    try:
+        name = parse_strategy(options.get("strategy") or strategy or 0)
+        given = options.get("timeout")
+        if given is not None:
+            return parse_duration(given, "scheduling.timeout").total_seconds(), name
+        hours = rendered.get("maximum_run_time_hours") or maximum_run_time_hours
+        return _hours(hours) * 3600, name
+    except SchedulingError:
+        return None, ""

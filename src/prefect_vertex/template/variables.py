@@ -1,0 +1,282 @@
+"""VertexVariables: the job variables, as the form of a work pool shows them.
+
+Names and meaning are prefect-gcp's where it has them. A description is user documentation: what it
+does, its unit, what applies when it is empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from prefect.workers.base import BaseVariables
+from pydantic import Field
+
+_MACHINES_URL = "https://cloud.google.com/vertex-ai/docs/training/configure-compute"
+
+_CREDENTIALS_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"$ref": "#/definitions/GcpCredentials"}, {"type": "null"}],
+    "default": None,
+    "title": "GCP Credentials",
+    "description": (
+        "The GCP Credentials block that jobs are created, watched and cancelled with. Empty: the "
+        "worker's own (Application Default Credentials)."
+    ),
+}
+_CREDENTIALS_DEFINITION: dict[str, Any] = {
+    "title": "GcpCredentials",
+    "description": "A GCP Credentials block of prefect-gcp.",
+    "type": "object",
+    "properties": {
+        "service_account_file": {"title": "Service Account File", "type": "string"},
+        "service_account_info": {"title": "Service Account Info", "type": "object"},
+        "project": {"title": "Project", "type": "string"},
+    },
+    # The server takes either these values or a reference, and not what could be both.
+    "propertyNames": {"pattern": "^[^$]"},
+    "block_type_slug": "gcp-credentials",
+    "secret_fields": ["service_account_info.*"],
+    "block_schema_references": {},
+}
+
+
+class VertexVariables(BaseVariables):
+    """Job variables of a work pool whose flow runs become Vertex AI CustomJobs."""
+
+    region: str | None = Field(
+        default=None,
+        title="Region",
+        description="The region that the job runs in. Needed, here or in the deployment.",
+        examples=["us-central1"],
+    )
+    project: str | None = Field(
+        default=None,
+        title="Project",
+        description=(
+            "The id of the Google Cloud project that the job runs in. Empty: the project of the "
+            "credentials."
+        ),
+        examples=["my-project-123"],
+    )
+    image: str | None = Field(
+        default=None,
+        title="Image",
+        description=(
+            "The container image that runs the flow; Prefect has to be in it, and Vertex AI's "
+            "service agent has to be allowed to pull it. Needed, here or in the deployment."
+        ),
+        examples=["us-central1-docker.pkg.dev/my-project-123/flows/forecast:latest"],
+    )
+    credentials: Any = Field(default=None, title="GCP Credentials")
+    service_account_name: str | None = Field(
+        default=None,
+        title="Service Account",
+        description=(
+            "E-mail address of the service account that the code runs as; the credentials need "
+            "permission to act as it. Empty: the account that the credentials name, else Vertex "
+            "AI's own agent."
+        ),
+        examples=["forecasting@my-project-123.iam.gserviceaccount.com"],
+    )
+    machine_type: str | None = Field(
+        default=None,
+        title="Machine Type",
+        description=f"Machine of every replica. Empty: n1-standard-4. See {_MACHINES_URL}",
+        examples=["n1-standard-16", "g2-standard-12"],
+    )
+    accelerator_type: str | None = Field(
+        default=None,
+        title="Accelerator Type",
+        description=f"GPU of every replica, with a count. Empty: none. See {_MACHINES_URL}",
+        examples=["NVIDIA_TESLA_T4", "NVIDIA_L4"],
+    )
+    accelerator_count: int | None = Field(
+        default=None,
+        title="Accelerator Count",
+        description="GPUs on each machine, with a type. Empty: none.",
+        examples=[1],
+    )
+    validate_hardware: Literal["error", "warn"] | None = Field(
+        default="error",
+        title="Validate Hardware",
+        description=(
+            "What a machine and accelerator get that are known not to go together: an error before "
+            "the job is created, or a warning and the job."
+        ),
+    )
+    boot_disk_type: str | None = Field(
+        default=None,
+        title="Boot Disk Type",
+        description="pd-ssd, pd-standard or hyperdisk-balanced. Empty: Vertex AI's own choice.",
+        examples=["pd-ssd"],
+    )
+    boot_disk_size_gb: int = Field(
+        default=100,
+        title="Boot Disk Size (GB)",
+        description="Size of each replica's boot disk, in GB, from 100 to 64,000.",
+    )
+    worker_count: int = Field(
+        default=1,
+        ge=1,
+        title="Worker Count",
+        description=(
+            "Replicas in all, on one machine each: the first pool gets one, the second the rest, "
+            "with the same machine and container."
+        ),
+    )
+    maximum_run_time_hours: float = Field(
+        default=24,
+        gt=0,
+        title="Maximum Run Time (Hours)",
+        description=(
+            "When Vertex AI ends the job, in hours from its start; fractions are taken. "
+            "A timeout in Scheduling Options wins over it."
+        ),
+    )
+    strategy: str | None = Field(
+        default=None,
+        title="Scheduling Strategy",
+        description=(
+            "STANDARD, SPOT (cheaper, may be preempted) or FLEX_START (waits for scarce GPUs), in "
+            "any case; short for strategy in Scheduling Options. Empty: STANDARD."
+        ),
+        examples=["SPOT"],
+    )
+    disable_retries: bool = Field(
+        default=True,
+        title="Disable Retries",
+        description=(
+            "Whether Vertex AI is told not to run a started job again after internal errors. It "
+            "may still retry provisioning."
+        ),
+    )
+    scheduling: dict[str, Any] | None = Field(
+        default=None,
+        title="Scheduling Options",
+        description=(
+            "Scheduling of the CustomJob: timeout, strategy, max_wait_duration (with FLEX_START), "
+            "disable_retries, restart_job_on_worker_restart. Durations are seconds, such as "
+            "1800s, or ISO 8601. What stands here wins over the variables of the same meaning."
+        ),
+        examples=[{"strategy": "FLEX_START", "max_wait_duration": "1800s"}],
+    )
+    network: str | None = Field(
+        default=None,
+        title="Network",
+        description=(
+            "Full name of the Compute Engine network to peer the job with. Empty: none, and the "
+            "job reaches the internet only."
+        ),
+        examples=["projects/12345/global/networks/my-network"],
+    )
+    reserved_ip_ranges: list[str] | None = Field(
+        default=None,
+        title="Reserved IP Ranges",
+        description="Names of the network's IP ranges that the job may use. Empty: any.",
+    )
+    enable_web_access: bool = Field(
+        default=False,
+        title="Enable Web Access",
+        description="Whether Vertex AI opens an interactive shell into running replicas.",
+    )
+    enable_dashboard_access: bool = Field(
+        default=False,
+        title="Enable Dashboard Access",
+        description="Whether the dashboard of the primary replica can be reached.",
+    )
+    base_output_directory: str | None = Field(
+        default=None,
+        title="Base Output Directory",
+        description=(
+            "Cloud Storage folder that Vertex AI names in AIP_MODEL_DIR, AIP_CHECKPOINT_DIR and "
+            "AIP_TENSORBOARD_LOG_DIR; checkpoints are kept below it. Empty: none."
+        ),
+        examples=["gs://my-bucket/forecasts"],
+    )
+    staging_bucket: str | None = Field(
+        default=None,
+        title="Staging Bucket",
+        description=(
+            "Bucket, or folder in one, for files that belong to runs: their checkpoints are kept "
+            "below it where there is no base output directory. Empty: none."
+        ),
+        examples=["gs://my-bucket/prefect"],
+    )
+    code_uri: str | None = Field(
+        default=None,
+        title="Code Archive",
+        description=(
+            "Cloud Storage address of a staged code archive, which `prefect-vertex stage-code` "
+            "prints. Empty: the image or the pull steps bring the code."
+        ),
+    )
+    code_sha256: str | None = Field(
+        default=None,
+        title="Code Archive SHA-256",
+        description="What the code archive hashes to, in hex; set together with it.",
+    )
+    python_command: list[str] = Field(
+        default=["python3"],
+        title="Python Command",
+        description="The interpreter in the image that starts each replica (Python 3.9 or newer).",
+    )
+    setup_command: list[str] | None = Field(
+        default=None,
+        title="Setup Command",
+        description=(
+            "Lines of one shell script that runs in the container before the flow, which inherits "
+            "its environment; a failing line fails the replica. Empty: none."
+        ),
+        examples=[["source /opt/tools/activate.sh"]],
+    )
+    provisioning_timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        title="Provisioning Timeout (Seconds)",
+        description="How long a job may wait for its machines. Empty: as long as it takes.",
+    )
+    start_grace_seconds: float = Field(
+        default=900,
+        ge=0,
+        title="Start Grace (Seconds)",
+        description=(
+            "How long a job may run before its flow run has started; then it is cancelled and the "
+            "flow run has crashed."
+        ),
+    )
+    cancel_grace_seconds: float = Field(
+        default=60,
+        ge=0,
+        title="Cancel Grace (Seconds)",
+        description=(
+            "How long a started flow run may take to cancel itself before its job is cancelled; "
+            "also how long a job outlives a flow run that has ended."
+        ),
+    )
+    job_watch_poll_interval: float | None = Field(
+        default=None,
+        gt=0,
+        title="Poll Interval (Seconds)",
+        description=(
+            "Shortens the worker's pause between two looks at the pool's jobs while this run "
+            "lives. Empty: the worker's own."
+        ),
+    )
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The `variables` section of the template: with it the server refuses unknown names.
+
+        A new copy each time.
+        """
+        schema = super().model_json_schema(*args, **kwargs)
+        schema["properties"]["credentials"] = {**_CREDENTIALS_SCHEMA}
+        return {
+            **schema,
+            "definitions": {
+                **schema.get("definitions", {}),
+                "GcpCredentials": {**_CREDENTIALS_DEFINITION},
+            },
+            "additionalProperties": False,
+            # `env.NAME` and the like: the command line's way into a variable that is a mapping.
+            "patternProperties": {r"^(env|labels)\.": {}},
+        }

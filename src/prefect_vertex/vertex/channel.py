@@ -1,0 +1,200 @@
+"""Where a location's JobService is, and the connection to it.
+
+`VERTEX_AI_EMULATOR_HOST` is read here and nowhere else: it replaces the address for every location,
+over plaintext and without credentials, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+from google.api_core.client_options import ClientOptions
+from google.cloud.aiplatform_v1.services.job_service.async_client import JobServiceAsyncClient
+from google.cloud.aiplatform_v1.services.job_service.transports.grpc_asyncio import (
+    JobServiceGrpcAsyncIOTransport,
+)
+
+from prefect_vertex.errors import NamingError, SetupError
+from prefect_vertex.vertex.credentials import DEFAULT_UNIVERSE, VertexCredentials
+from prefect_vertex.vertex.translate import Peer
+
+EMULATOR_VARIABLE = "VERTEX_AI_EMULATOR_HOST"
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    # A page of 100 jobs is 3 MB where the service ignores the read mask; gRPC's limit is 4 MiB.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A create is sent once: no retry below ours, nor one that a name server's record asks for.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # A connection that died silently is noticed within half a minute, while a call is under way;
+    # two pings a minute are what a gRPC server tolerates.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Back soon after an outage: the default grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+_HOST_PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$")
+_LOCATION = re.compile(r"^[a-z][a-z0-9-]{0,62}$")
+_MULTI_REGIONS = frozenset({"global", "us", "eu"})
+
+
+def emulator_address(environ: Mapping[str, str] | None = None) -> str:
+    """The emulator's host:port; empty where the real service is meant.
+
+    Raises:
+        SetupError: The variable holds something else.
+    """
+    text = (os.environ if environ is None else environ).get(EMULATOR_VARIABLE, "").strip()
+    if text and _HOST_PORT.match(text) is None:
+        raise SetupError(
+            f"{EMULATOR_VARIABLE}={text!r} is not an address.",
+            hint="Set it to host:port, such as 127.0.0.1:9090, or unset it to use Vertex AI.",
+        )
+    return text
+
+
+def endpoint(location: str, universe_domain: str = DEFAULT_UNIVERSE) -> str:
+    """Host of a location's JobService.
+
+    Raises:
+        NamingError: No CustomJob can run there, or it would make a host of somebody's choosing.
+    """
+    if _LOCATION.match(location) is None or location in _MULTI_REGIONS:
+        raise NamingError(
+            f"{location!r} is not a location of CustomJobs.",
+            variable="region",
+            hint="CustomJobs are regional: set region to one such as us-central1.",
+        )
+    return f"{location}-aiplatform.{universe_domain}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """One open channel, with Google's own client on it.
+
+    Attributes:
+        client: Shared by every gateway of the same address and credentials.
+        peer: Who answers, for messages.
+        credentials: What signs its requests; None for an emulator.
+    """
+
+    client: JobServiceAsyncClient
+    peer: Peer
+    credentials: VertexCredentials | None = None
+
+
+def _open_plaintext(address: str) -> JobServiceAsyncClient:
+    # Never through a proxy: the address is the user's own machine or network.
+    options = [*CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)]
+    channel = grpc.aio.insecure_channel(address, options=options)
+    return JobServiceAsyncClient(transport=JobServiceGrpcAsyncIOTransport(channel=channel))
+
+
+def _authorized_channel(
+    host: str,
+    *,
+    server_trust: grpc.ChannelCredentials | None = None,
+    **arguments: Any,
+) -> grpc.aio.Channel:
+    """Google's own channel, TLS and credentials composed, with our options in place of theirs."""
+    arguments["options"] = list(CHANNEL_OPTIONS)
+    if server_trust is not None:
+        arguments["ssl_credentials"] = server_trust
+    channel: grpc.aio.Channel = JobServiceGrpcAsyncIOTransport.create_channel(host, **arguments)
+    return channel
+
+
+def open_authorized(
+    host: str,
+    credentials: VertexCredentials,
+    *,
+    server_trust: grpc.ChannelCredentials | None = None,
+) -> JobServiceAsyncClient:
+    """Open a TLS channel whose requests are signed by the credentials.
+
+    Args:
+        host: Name of the service, with a port if it is not 443.
+        credentials: Whose name the requests go out in.
+        server_trust: Which servers to trust; None: those that gRPC's own roots vouch for.
+    """
+    return JobServiceAsyncClient(
+        credentials=credentials.google,
+        transport=partial(
+            JobServiceGrpcAsyncIOTransport,
+            channel=partial(_authorized_channel, server_trust=server_trust),
+        ),
+        client_options=ClientOptions(
+            api_endpoint=host, universe_domain=credentials.universe_domain
+        ),
+    )
+
+
+class Channels:
+    """Open connections, one for each address and credentials, shared and closed together.
+
+    A gRPC channel belongs to the event loop that it was opened in, and so does this.
+
+    Args:
+        emulator: host:port that answers for every location; empty: the real service.
+    """
+
+    def __init__(self, emulator: str = "") -> None:
+        self.emulator = emulator
+        self._connections: dict[tuple[str, str], Connection] = {}
+
+    def open(self, location: str, credentials: VertexCredentials | None) -> Connection:
+        """The connection for a location, opened if it is the first to ask.
+
+        Args:
+            location: Vertex AI location.
+            credentials: Whose name to ask in; None only for an emulator.
+        """
+        if self.emulator or credentials is None:
+            address, key = self.emulator, ""
+        else:
+            address, key = endpoint(location, credentials.universe_domain), credentials.key
+        connection = self._connections.get((address, key))
+        if connection is None:
+            connection = self._connect(address, location, credentials)
+            self._connections[address, key] = connection
+        return connection
+
+    def _connect(
+        self, address: str, location: str, credentials: VertexCredentials | None
+    ) -> Connection:
+        if self.emulator or credentials is None:
+            check = (
+                f"{EMULATOR_VARIABLE} names this address: start the emulator there, or unset it"
+                " to use Vertex AI."
+            )
+            client = _open_plaintext(address)
+            connection = Connection(client=client, peer=Peer(address=address, check=check))
+        else:
+            check = (
+                f"If it stays so, check the worker's network and that {location!r} is a Vertex AI"
+                f" location; {EMULATOR_VARIABLE} is not set."
+            )
+            client = open_authorized(address, credentials)
+            peer = Peer(address=address, check=check)
+            connection = Connection(client=client, peer=peer, credentials=credentials)
+        # At DEBUG, Google's interceptor logs whole requests, and with them a job's environment.
+        logging.getLogger(JobServiceGrpcAsyncIOTransport.__module__).setLevel(logging.INFO)
+        return connection
+
+    async def aclose(self) -> None:
+        """Close every connection; calls that are under way fail."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            close: Callable[[], Awaitable[None]] = connection.client.transport.close
+            await close()

@@ -1,0 +1,127 @@
+"""The bootstrap's form: what the platform, an old Python and an image without packages can take."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prefect_vertex.delivery.packing import (
+    MAX_PACKED_BYTES,
+    bootstrap_source,
+    pack_source,
+    packed_bootstrap,
+)
+
+DOLLAR = chr(36)
+
+
+def run_packed(source: str, *arguments: str, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", pack_source(source), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=cwd,
+    )
+    return done.stdout
+
+
+def test_there_is_nothing_for_the_platform_to_expand() -> None:
+    assert DOLLAR not in bootstrap_source()
+    assert DOLLAR not in packed_bootstrap()
+
+
+def test_it_leaves_room_below_the_limit() -> None:
+    """Every list page of the service carries it once per worker pool."""
+    assert len(packed_bootstrap()) <= 5500 < MAX_PACKED_BYTES
+    assert packed_bootstrap().isascii()
+    assert packed_bootstrap().isprintable()
+
+
+def test_packing_twice_gives_the_same_text() -> None:
+    assert pack_source(bootstrap_source()) == packed_bootstrap()
+
+
+def test_its_syntax_is_python_3_9() -> None:
+    ast.parse(bootstrap_source(), feature_version=(3, 9))
+
+
+def test_it_imports_the_standard_library_alone() -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(bootstrap_source())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+
+    assert imported <= sys.stdlib_module_names
+
+
+def test_its_own_functions_get_their_arguments_by_position() -> None:
+    """Packing renames parameters, and not the keywords of calls."""
+    tree = ast.parse(bootstrap_source())
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    named = [
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.keywords
+    ]
+
+    assert not own & set(named)
+
+
+def test_packed_code_does_what_the_source_says() -> None:
+    """Renaming keeps scopes, closures, comprehensions, f-strings and the names of others."""
+    source = '''
+"""Docstring."""
+from __future__ import annotations
+import sys
+from typing import Any
+
+total: int = 1
+
+def outer(values: list[int], /, factor: int = 2) -> Any:
+    """Docstring."""
+    count = 0
+
+    def inner(value: int) -> int:
+        nonlocal count
+        count += 1
+        return value * factor + total
+
+    result = [inner(value) for value in values]
+    try:
+        raise ValueError("odd")
+    except ValueError as error:
+        return f"{result} {count} {error!s:>5}"
+
+if __name__ == "__main__":
+    print(outer([1, 2]), *sys.argv[1:], sep="|", end="")
+'''
+
+    assert run_packed(source, "a b") == "[3, 5] 2   odd|a b"
+
+
+def test_files_of_the_working_directory_do_not_shadow_the_library(tmp_path: Path) -> None:
+    """With `python -c` the first place that Python looks for modules is the working directory."""
+    for name in ("zlib", "base64", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+
+    assert run_packed("import json\nprint(json.dumps([1]))", cwd=tmp_path) == f"[1]{os.linesep}"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        pytest.param(f"print('{DOLLAR}HOME')", "dollar sign", id="dollar sign"),
+        pytest.param(f"x = {os.urandom(9000).hex()!r}", "bytes; 8000 fit", id="size"),
+    ],
+)
+def test_what_cannot_travel_is_refused(source: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        pack_source(source)
