@@ -1,9 +1,9 @@
 """Measures of forecast accuracy, as the competition and its successors define them.
 
-MAPE and MASE follow section 4 of Athanasopoulos, Hyndman, Song and Wu (2011), "The tourism
-forecasting competition", International Journal of Forecasting 27(3), 822-844,
-https://doi.org/10.1016/j.ijforecast.2010.04.009. sMAPE is that of the M3 competition. All are
-averages over the months of one series; a table averages them over series.
+MAPE and MASE follow section 4 of "The tourism forecasting competition", International Journal of
+Forecasting 27(3), 822-844 (2011), https://doi.org/10.1016/j.ijforecast.2010.04.009. sMAPE is that
+of the M3 competition. All are averages over the months of one series; a table averages them over
+series.
 """
 
 import numpy as np

@@ -36,7 +36,7 @@ _CHUNKS: Final = 12
 @task(task_run_name="forecast from {names[0]}", cache_policy=NO_CACHE)
 def forecast_chunk(names: list[str], models: list[ModelName]) -> list[Contest]:
     """Run the contest on a few series; a process of the pool does one chunk at a time."""
-    # statsmodels takes three seconds to import, which the flow's own process is spared.
+    # statsmodels takes seconds to import, which the flow's own process is spared.
     import contest
 
     return [contest.hold(monthly_series()[name], models) for name in names]
@@ -51,7 +51,7 @@ def write_results(target: str, files: dict[str, bytes]) -> list[str]:
 @flow(name="forecast", task_runner=ProcessPoolTaskRunner())  # type: ignore[arg-type]  # its future type is narrower
 def forecast(
     series: Annotated[int, Field(ge=1, le=366)] | Literal["all"] = 24,
-    models: list[ModelName] | None = None,
+    models: Annotated[list[ModelName], Field(min_length=1)] | None = None,
     output_dir: str | None = None,
 ) -> dict[str, Any]:
     """Forecast 24 months of each series with each model, and compare with what happened.
@@ -63,7 +63,7 @@ def forecast(
             checkpoint directory, or `output` where there is none.
 
     Returns:
-        The accuracy table and where the files are: what `accuracy.json` holds.
+        What `accuracy.json` holds, and where the files are.
     """
     logger = get_run_logger()
     names = choose_names(series)

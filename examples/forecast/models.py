@@ -82,7 +82,8 @@ def theta(values: FloatArray, horizon: int) -> Forecast:
     """The Theta method: exponential smoothing with half the slope of the linear trend.
 
     Seasons are removed by classical decomposition and put back. The variance is that of
-    exponential smoothing with drift, which Theta equals (Hyndman and Billah, 2003).
+    exponential smoothing with drift, which Theta equals ("Unmasking the Theta method",
+    International Journal of Forecasting 19(2), 2003).
     """
     result = ThetaModel(values, period=PERIOD, method="auto").fit(disp=0)
     mean = np.asarray(result.forecast(horizon))

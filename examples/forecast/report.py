@@ -14,11 +14,11 @@ CHOSEN: Final = "Best on backtest"
 
 COLUMNS: Final = {
     "model": "Model",
-    "series": "Chosen for",
+    "chosen_for": "Chosen for",
     "mape": "MAPE %",
     "smape": "sMAPE %",
     "mase": "MASE",
-    "coverage": "In 80 % interval %",
+    "coverage_80": "In 80 % interval %",
     "fit_warnings": "Fit warnings",
     "failed_fits": "Failed fits",
 }
@@ -48,7 +48,7 @@ def _row(
     ]
     return {
         "model": name,
-        "series": sum(name in (each.choice.model, CHOSEN) for each in contests),
+        "chosen_for": sum(name in (each.choice.model, CHOSEN) for each in contests),
         **{measure: float(np.mean([score[measure] for score in scores])) for measure in scores[0]},
         "fit_warnings": sum(fit.warnings for fit in fits),
         "failed_fits": sum(fit.failure is not None for fit in fits),
@@ -61,7 +61,7 @@ def _scores(contest: Contest, fit: Fit) -> dict[str, float]:
         "mape": accuracy.mape(actual, forecast.mean),
         "smape": accuracy.smape(actual, forecast.mean),
         "mase": accuracy.mase(actual, forecast.mean, contest.series.train),
-        "coverage": accuracy.coverage(actual, forecast.lower, forecast.upper),
+        "coverage_80": accuracy.coverage(actual, forecast.lower, forecast.upper),
     }
 
 

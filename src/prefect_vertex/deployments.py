@@ -130,7 +130,7 @@ def _check_pull_section(arguments: Sequence[str]) -> None:
 
 
 def _read_yaml(file: Path) -> Mapping[str, Any]:
-    import yaml  # type: ignore[import-untyped]  # its stubs are not in the lock
+    import yaml
 
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -225,7 +225,7 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
         return waiting > self._settings.submissions_per_minute
 
     def is_worker_still_polling(self, query_interval_seconds: float) -> bool:
-        """Whether both loops are alive: the poll, and a tick of the reconciler in three intervals."""
+        """Whether both loops are alive: the poll, and a tick in the last three intervals."""
         alive = super().is_worker_still_polling(query_interval_seconds)
         if self._reconciler is None:
             return alive

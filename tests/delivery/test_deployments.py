@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # its stubs are not in the lock
+import yaml
 
 from prefect_vertex.deployments import PULL_STEPS, stage_code
 from prefect_vertex.errors import CodeStoreError, DeliveryError, SetupError

@@ -15,7 +15,9 @@ from uuid import UUID
 import grpc
 import pytest
 from google.cloud.aiplatform_v1 import CustomJob, JobServiceClient
-from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+from google.cloud.aiplatform_v1.services.job_service.transports.grpc import (
+    JobServiceGrpcTransport,
+)
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
@@ -50,7 +52,7 @@ class Installation:
 
     def pool(self, name: str, **variables: Any) -> str:
         """Create a work pool that runs in the emulator."""
-        self.stack.create_pool(name, region=REGION, image=IMAGE, **variables)
+        self.stack.create_pool(name, **{"region": REGION, "image": IMAGE, **variables})
         return name
 
     def worker(self, pool: str, **env: str) -> Child:
@@ -114,14 +116,34 @@ deployments:
                 raise AssertionError(f"{run.name} stayed {state!r}\n{logs}")
             time.sleep(0.2)
 
+    def logs_with(self, run: FlowRun, text: str) -> str:
+        """The run's log lines in Prefect, once a text is among them; they arrive late."""
+        deadline = time.monotonic() + 30
+        while text not in (logs := "\n".join(self.logs(run))):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{text!r} is not in:\n{logs}")
+            time.sleep(0.2)
+        return logs
+
     def logs(self, run: FlowRun) -> list[str]:
-        """The run's log lines in Prefect."""
+        """The run's log lines in Prefect so far."""
         found = self.client.read_logs(
             log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id])),
             sort=LogSort.TIMESTAMP_ASC,
             limit=200,
         )
         return [log.message for log in found]
+
+    def job_that(self, run: FlowRun, holds: Callable[[CustomJob], bool]) -> CustomJob:
+        """The run's only job, once a condition holds for it."""
+        deadline = time.monotonic() + 60
+        while True:
+            (job,) = self.jobs(run)
+            if holds(job):
+                return job
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{job.name} stayed {job.state!r}")
+            time.sleep(0.2)
 
     def jobs(self, run: FlowRun) -> list[CustomJob]:
         """The emulator's jobs for a run."""

@@ -21,7 +21,7 @@ from prefect_vertex.vertex.channel import EMULATOR_VARIABLE
 from prefect_vertex.vertex.gateways import Gateways
 from prefect_vertex.vertex.service import Deadlines, VertexJobGateway
 
-Behaviour = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
+Behaviour = Callable[[Any, Any], Awaitable[Any]]
 
 SERVICE = "google.cloud.aiplatform.v1.JobService"
 METHODS: dict[str, tuple[Any, Any]] = {
@@ -76,7 +76,7 @@ class ScriptedJobService:
         async def behave(request: Any, context: Any) -> Any:
             if before is not None and times is not None and next(count) >= times:
                 return await before(request, context)
-            await context.abort(code, text, _details(code, text, details))
+            return await context.abort(code, text, _details(code, text, details))
 
         self.behaviours[method] = behave
 

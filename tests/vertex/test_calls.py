@@ -267,6 +267,20 @@ async def test_a_read_told_that_quota_is_exhausted_without_details_came_too_ofte
     assert gateway.budgets.reads.rate_per_minute < 60_000
 
 
+async def test_a_create_is_paid_for_by_the_turn_that_precedes_it(
+    job_service: Any, make_gateways: Any, target: Any, clock: ManualClock, a_job: Any
+) -> None:
+    """Otherwise each would be paid for twice, and half of the quota would lie idle."""
+    gateway = make_gateways(job_service.address, submissions_per_minute=60).for_target(target)
+    job_service.answer("CreateCustomJob", a_job(7))
+
+    for _ in range(3):
+        await gateway.submission_turn()
+        await CALLS["create"][1](gateway)
+
+    assert clock.now() == 2
+
+
 async def test_a_quota_of_machines_slows_nothing(
     job_service: Any, gateway: VertexJobGateway
 ) -> None:

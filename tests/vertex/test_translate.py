@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 import pytest
-from google.api_core import exceptions as api_errors
-from google.auth import exceptions as auth_errors
+from google.api_core import exceptions as api_core_exceptions
+from google.auth import exceptions as google_auth_exceptions
 from google.cloud.aiplatform_v1 import types
 from google.rpc import error_details_pb2
 
@@ -27,6 +27,10 @@ from prefect_vertex.errors import (
 from prefect_vertex.lifecycle.snapshot import JobError
 from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.vertex.translate import ERROR_OF, Peer, snapshot_of, translated
+
+# Neither library has types.
+api_errors: Any = api_core_exceptions
+auth_errors: Any = google_auth_exceptions
 
 NAME = "projects/42/locations/us-central1/customJobs/7"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -121,7 +125,7 @@ def test_a_refused_token_is_a_matter_of_access() -> None:
     [auth_errors.TransportError("no route"), auth_errors.RefreshError("later", retryable=True)],
 )
 def test_a_token_service_that_does_not_answer_may_answer_later(
-    silence: auth_errors.GoogleAuthError,
+    silence: Exception,
 ) -> None:
     assert isinstance(_translate(silence), ServiceUnavailableError)
 
@@ -178,6 +182,12 @@ def test_fields_at_fault_are_named() -> None:
     error = _translate(api_errors.InvalidArgument("Request is invalid.", details=details))
 
     assert "Request is invalid.; labels: too many" in str(error)
+
+
+def test_a_hint_follows_a_whole_sentence() -> None:
+    error = _translate(api_errors.ServiceUnavailable("refused"), check="Look there.")
+
+    assert str(error).endswith("refused. Look there.")
 
 
 def test_a_long_answer_is_one_line_that_fits_on_a_screen() -> None:

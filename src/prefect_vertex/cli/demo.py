@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NoReturn
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +24,17 @@ BUCKET = "demo-bucket"
 REGION = "us-central1"
 # There is no image in the emulator: the command runs in this environment.
 IMAGE = "us-docker.pkg.dev/demo-project/forecast/forecast:1"
+
+
+_HEADINGS = {
+    "chosen_for": "best for",
+    "mape": "MAPE",
+    "smape": "sMAPE",
+    "mase": "MASE",
+    "coverage_80": "in 80 %",
+    "fit_warnings": "fit warnings",
+    "failed_fits": "failed fits",
+}
 
 
 class RunFailedError(PrefectVertexError):
@@ -97,7 +109,8 @@ def _run(
             IMAGE=IMAGE,
         )
     archive = stack.list_objects(BUCKET)
-    console.print(f"Deployed         forecast/tourism, code gs://{BUCKET}/{archive[0]}")
+    console.print("Deployed         forecast/tourism")
+    console.print(f"Code             gs://{BUCKET}/{archive[0]}")
     with console.status(f"Starting prefect worker start --pool {POOL}"):
         stack.start_worker(POOL)
     console.print(f"Worker           prefect worker start --pool {POOL}\n")
@@ -127,7 +140,8 @@ def _forecast(
             parameters={"series": series, "output_dir": f"gs://{BUCKET}/forecasts"},
         )
         link = f"{stack.ui_url}/runs/flow-run/{run.id}"
-        console.print(f"Flow run {run.name}  {link}")
+        console.print(f"Flow run         {run.name}")
+        console.print(f"                 {link}", soft_wrap=True)
         followed = follow(client, run.id, console=console, check=check)
     state = followed.run.state
     if state is None or not state.is_completed():
@@ -157,10 +171,10 @@ def _download(stack: LocalStack, output: Path) -> list[Path]:
 def _print_accuracy(console: Console, summary: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = summary["accuracy"]
     title = f"Accuracy over {summary['months']} months of {summary['series']} series"
-    table = Table(title=title, title_justify="left")
-    for number, heading in enumerate(rows[0]):
-        name = heading.replace("_", " ")
-        table.add_column(name, justify="left" if number == 0 else "right", overflow="fold")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, key in enumerate(rows[0]):
+        heading = _HEADINGS.get(key, key.replace("_", " "))
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
     console.print(table)

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -15,7 +16,6 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun, Log
 from prefect.client.schemas.sorting import LogSort
 from rich.console import Console
-from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 POLL_SECONDS = 0.5
@@ -78,7 +78,7 @@ def follow(
     bar = progress.add_task("Scheduled", total=None)
     seen: set[str] = set()
     # A terminal's line moves; a file's readers want each change once.
-    with Live(progress, console=console, refresh_per_second=4) if console.is_terminal else progress:
+    with progress if console.is_terminal else nullcontext():
         while True:
             check()
             followed.run = client.read_flow_run(run_id)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -37,6 +37,26 @@ class Row:
 
 Predicate = Callable[[Row], bool]
 
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate, and what is known of the rows that pass without trying them.
+
+    Attributes:
+        matches: Whether a row passes.
+        labels: Labels that every row that passes carries.
+        excluded: States in which no row passes.
+    """
+
+    matches: Predicate
+    labels: Mapping[str, str] = field(default_factory=dict)
+    excluded: frozenset[str] = frozenset()
+
+    def __call__(self, row: Row) -> bool:
+        return self.matches(row)
+
+
+
 _COMPARISONS: Final[Mapping[str, Callable[[datetime, datetime], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -53,6 +73,7 @@ _CANONICAL: Final = {
     "createTime": "create_time",
     "labels": "labels",
 }
+_STATES: Final = frozenset(JobState.__members__)
 _SPACE: Final = re.compile(r"\s*")
 _FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL_KEY: Final = re.compile(r"[^\s=!<>:()\"'.]+")
@@ -63,8 +84,8 @@ _QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'", re.DO
 _MAX_DEPTH: Final = 50
 
 
-def compile_filter(text: str) -> Predicate:
-    """Make a predicate of a filter; an empty one lets everything through.
+def compile_filter(text: str) -> Filter:
+    """Make a predicate of a text; an empty one lets everything through.
 
     Raises:
         ApiError: INVALID_ARGUMENT, saying where the filter is wrong.
@@ -80,16 +101,16 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> Predicate:
+    def whole(self) -> Filter:
         self._skip_space()
         if self._at_end():
-            return lambda _row: True
+            return Filter(lambda _row: True)
         predicate = self._expression()
         if not self._at_end():
             raise self._error("expected AND, OR or the end")
         return predicate
 
-    def _expression(self) -> Predicate:
+    def _expression(self) -> Filter:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._error("too deeply nested")
@@ -99,25 +120,25 @@ class _Parser:
         self._depth -= 1
         return _every(parts)
 
-    def _sequence(self) -> Predicate:
+    def _sequence(self) -> Filter:
         parts = [self._factor()]
         while not (self._at_end() or self._peek(")") or self._sees_keyword("AND")):
             parts.append(self._factor())
         return _every(parts)
 
-    def _factor(self) -> Predicate:
+    def _factor(self) -> Filter:
         parts = [self._term()]
         while self._keyword("OR"):
             parts.append(self._term())
-        return parts[0] if len(parts) == 1 else lambda row: any(part(row) for part in parts)
+        return parts[0] if len(parts) == 1 else _any(parts)
 
-    def _term(self) -> Predicate:
+    def _term(self) -> Filter:
         if self._keyword("NOT") or self._take("-"):
-            negated = self._simple()
-            return lambda row: not negated(row)
+            negated = self._simple().matches
+            return Filter(lambda row: not negated(row))
         return self._simple()
 
-    def _simple(self) -> Predicate:
+    def _simple(self) -> Filter:
         if not self._take("("):
             return self._restriction()
         inner = self._expression()
@@ -125,7 +146,7 @@ class _Parser:
             raise self._error("expected a closing parenthesis")
         return inner
 
-    def _restriction(self) -> Predicate:
+    def _restriction(self) -> Filter:
         start = self._at
         name = self._match(_FIELD)
         if not name:
@@ -212,25 +233,40 @@ class _Parser:
         return invalid_argument(f"Invalid filter at position {self._at}: {what}: {self._text}")
 
 
-def _every(parts: list[Predicate]) -> Predicate:
-    return parts[0] if len(parts) == 1 else lambda row: all(part(row) for part in parts)
+def _every(parts: list[Filter]) -> Filter:
+    if len(parts) == 1:
+        return parts[0]
+    predicates = [part.matches for part in parts]
+    return Filter(
+        lambda row: all(matches(row) for matches in predicates),
+        labels={key: value for part in parts for key, value in part.labels.items()},
+        excluded=frozenset().union(*(part.excluded for part in parts)),
+    )
 
 
-def _restriction(field: str, key: str, comparator: str, value: str) -> Predicate:
-    if field == "labels":
+def _any(parts: list[Filter]) -> Filter:
+    predicates = [part.matches for part in parts]
+    return Filter(
+        lambda row: any(matches(row) for matches in predicates),
+        excluded=frozenset.intersection(*(part.excluded for part in parts)),
+    )
+
+
+def _restriction(name: str, key: str, comparator: str, value: str) -> Filter:
+    if name == "labels":
         return _label(key, comparator, value)
-    if field == "display_name":
-        return _display_name(comparator, value)
-    if field == "state":
+    if name == "display_name":
+        return Filter(_display_name(comparator, value))
+    if name == "state":
         return _state(comparator, value)
-    return _create_time(comparator, value)
+    return Filter(_create_time(comparator, value))
 
 
-def _label(key: str, comparator: str, value: str) -> Predicate:
+def _label(key: str, comparator: str, value: str) -> Filter:
     if comparator == ":" and value == "*":
-        return lambda row: key in row.labels
+        return Filter(lambda row: key in row.labels)
     if comparator == "=":
-        return lambda row: row.labels.get(key) == value
+        return Filter(lambda row: row.labels.get(key) == value, labels={key: value})
     raise ValueError("labels.KEY takes = and :* only")
 
 
@@ -245,13 +281,13 @@ def _display_name(comparator: str, value: str) -> Predicate:
     raise ValueError("display_name takes =, != and : only")
 
 
-def _state(comparator: str, value: str) -> Predicate:
+def _state(comparator: str, value: str) -> Filter:
     if value not in JobState.__members__:
         raise ValueError(f"unknown state {value}")
     if comparator == "=":
-        return lambda row: row.state == value
+        return Filter(lambda row: row.state == value, excluded=_STATES - {value})
     if comparator == "!=":
-        return lambda row: row.state != value
+        return Filter(lambda row: row.state != value, excluded=frozenset({value}))
     raise ValueError("state takes = and != only")
 
 

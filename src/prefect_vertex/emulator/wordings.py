@@ -7,8 +7,13 @@ may rely on them.  Sources are listed in README.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.rpc import error_details_pb2
+
+SERVICE_NAME: Final = "aiplatform.googleapis.com"
 
 # --- refusals: documented or observed -------------------------------------------------------------
 
@@ -52,9 +57,32 @@ def accelerator_count_not_allowed(
     )
 
 
+def rate_exceeded(quota: RateQuota, project_number: str) -> str:
+    """Too many calls a minute: the sentence was seen for another service, the names are ours."""
+    return (
+        f"Quota exceeded for quota metric '{quota.metric}' and limit '{quota.limit}' of service "
+        f"'{SERVICE_NAME}' for consumer 'project_number:{project_number}'."
+    )
+
+
+def quota_help() -> Any:
+    """The link that comes with it."""
+    link = error_details_pb2.Help.Link(
+        description="Request a higher quota limit.",
+        url="https://cloud.google.com/docs/quotas/help/request_increase",
+    )
+    return error_details_pb2.Help(links=[link])
+
+
 def cannot_cancel(name: str, state: str) -> str:
     """Cancel of a job that has ended (seen for the sibling TrainingPipeline)."""
     return f'The CustomJob "{name}" is in state {state} and cannot be canceled.'
+
+
+def quota_exceeded(metrics: Iterable[str]) -> str:
+    """The job asks for more than the project may have (observed)."""
+    names = ",".join(f"{SERVICE_NAME}/{metric}" for metric in metrics)
+    return f"The following quota metrics exceed quota limits: {names}"
 
 
 # --- how a job ended: documented or observed ------------------------------------------------------
@@ -87,6 +115,22 @@ def replica_not_started(replica: str, status: int, cause: str, url: str) -> str:
     )
 
 
+def out_of_memory(replica: str) -> str:
+    """A container used more memory than its machine has."""
+    return f"The replica {replica} ran out of memory and exited with a non-zero status of 137."
+
+
+def stockout(location: str) -> str:
+    """There are no such machines in the location now; also what a Spot preemption is called."""
+    return (
+        f"Resources are insufficient in region: {location}. "
+        "Try a different region or use a different accelerator."
+    )
+
+
+INTERNAL: Final = "Internal error occurred for the current attempt"
+
+
 def _see_logs(url: str) -> str:
     return f"To find out more about why your job exited please check the logs: {url}"
 
@@ -107,7 +151,30 @@ PRIMARY_REPLICA_COUNT_INFERRED: Final = "The replica count of the first worker p
 REPLICA_COUNT_INFERRED: Final = "The replica count must be at least 1."
 TASK_INFERRED: Final = "Exactly one of container_spec and python_package_spec must be set."
 CANCELLED_INFERRED: Final = "CANCELED"
-INTERNAL_INFERRED: Final = "Internal error occurred for the current attempt."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateQuota:
+    """How Google names one quota of calls a minute."""
+
+    metric: str
+    limit: str
+    metric_id: str
+    limit_id: str
+
+
+SUBMISSION_QUOTA_INFERRED: Final = RateQuota(
+    metric="Job or LRO submission requests",
+    limit="Job or LRO submission requests per minute per region",
+    metric_id=f"{SERVICE_NAME}/job_submission_requests",
+    limit_id="JobSubmissionRequestsPerMinutePerProjectPerRegion",
+)
+CALL_QUOTA_INFERRED: Final = RateQuota(
+    metric="Resource management (CRUD) requests",
+    limit="Resource management (CRUD) requests per minute per region",
+    metric_id=f"{SERVICE_NAME}/resource_management_requests",
+    limit_id="ResourceManagementRequestsPerMinutePerProjectPerRegion",
+)
 
 
 def machine_type_not_supported_inferred(machine_type: str) -> str:

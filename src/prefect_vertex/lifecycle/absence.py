@@ -7,12 +7,13 @@ attempt has no job once enough looks by label, over a long enough time, found no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from prefect_vertex.errors import NamingError
 from prefect_vertex.lifecycle.case import CONFIRM_SECONDS, Absence, Case, outcome_of
 from prefect_vertex.lifecycle.decisions import Crash, Decision, Describe, Look, Wait
 from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.naming import ResourceName, parse_resource_name
@@ -80,11 +81,14 @@ def was_seen(case: Case) -> bool:
 
 def settled_without_job(case: Case) -> bool:
     """Whether enough empty looks, over a long enough time, say that there is no job."""
-    looks, policy = case.notes.looks, case.policy
-    return (
-        len(looks) >= policy.create_settle_looks
-        and (looks[-1] - looks[0]).total_seconds() >= policy.create_settle_seconds
-    )
+    return empty_long_enough(case.notes.looks, case.policy)
+
+
+def empty_long_enough(looks: Sequence[datetime], policy: RunPolicy) -> bool:
+    """Whether empty looks at these times settle that there is nothing to find."""
+    if not looks or len(looks) < policy.create_settle_looks:
+        return False
+    return (looks[-1] - looks[0]).total_seconds() >= policy.create_settle_seconds
 
 
 def look_again(case: Case) -> Decision:

@@ -95,12 +95,12 @@ def _speaker(
     names stays, and while there is none the older.
     """
 
-    def rank(job: JobSnapshot) -> tuple[int, bool, float, int, str]:
+    def rank(job: JobSnapshot) -> tuple[int, bool, float, int, tuple[str, str]]:
         job_id = job.resource_name.job_id
         claimed = bool(notes.claimed_job_id) and job_id == notes.claimed_job_id
         age = -job.create_time.timestamp()
         number = int(job_id) if job_id.isascii() and job_id.isdigit() else 0
-        return (job.attempt, claimed, age, -number, job_id)
+        return (job.attempt, claimed, age, -number, job.resource_name.key)
 
     ordered = sorted(jobs, key=rank)
     if not ordered:

@@ -24,7 +24,8 @@ MAX_DETAIL_LENGTH = 4000
 
 _REPLICA = re.compile(r"The replica (?P<replica>workerpool\d+-\d+)\b")
 _EXIT_STATUS = re.compile(r"non-zero status of (?P<status>\d+)\b")
-_OUT_OF_MEMORY = re.compile(r"\bran out[ -]of[ -]memory\b", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"^The replica \S+ ran out[ -]of[ -]memory\b", re.IGNORECASE)
+"""The service's own sentence; the same words further down are the user's stderr."""
 _QUOTA = re.compile(r"\bquota metrics exceed quota limits\b", re.IGNORECASE)
 _STOCKOUT = re.compile(r"\bresources are insufficient in region\b", re.IGNORECASE)
 

@@ -7,7 +7,7 @@ as the one that submitted it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -65,10 +65,23 @@ def parse_policy(text: str) -> RunPolicy:
         values = {}
     if not isinstance(values, dict):
         values = {}
-    known = {field.name for field in fields(RunPolicy)}
+    usual = asdict(RunPolicy())
     kept: dict[str, Any] = {
-        key: value
-        for key, value in values.items()
-        if key in known and (value is None or isinstance(value, bool | int | float))
+        key: value for key, value in values.items() if key in usual and _fits(value, usual[key])
     }
     return RunPolicy(**kept)
+
+
+def _fits(value: object, usual: object) -> bool:
+    """Whether a value is of the kind of the default that it would replace."""
+    if isinstance(usual, bool) or isinstance(value, bool):
+        return isinstance(usual, bool) and isinstance(value, bool)
+    if value is None or usual is None:
+        return usual is None and (value is None or _is_duration(value))
+    if isinstance(usual, int):
+        return isinstance(value, int) and value >= 0
+    return _is_duration(value)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < float("inf")

@@ -40,11 +40,17 @@ def decide_pending(case: Case) -> Decision:
     newest = case.job.attempt if case.job is not None else 0
     if case.notes.due_attempt > newest:
         return _due(case)
-    if case.job is None or newest < case.run.attempt or case.run.waits_for_next:
+    if case.job is None or newest < case.run.attempt or _waits_for_next(case):
         return _without_job(case)
     if case.job.is_terminal:
         return judge(case, case.job)
     return _with_job(case, case.job)
+
+
+def _waits_for_next(case: Case) -> bool:
+    """Whether the known job, though the newest that was announced, is not what it waits for."""
+    newest = case.job.attempt if case.job is not None else 0
+    return case.run.waits_for_next and newest <= case.run.attempt
 
 
 def _due(case: Case) -> Decision:
@@ -68,7 +74,7 @@ def _due(case: Case) -> Decision:
 
 def _without_job(case: Case) -> Decision:
     """Somebody moved the run to Pending, and no job of its attempt is known."""
-    announced = case.run.attempt > 0 and not case.run.waits_for_next
+    announced = case.run.attempt > 0 and not _waits_for_next(case)
     # A name alone may be an earlier attempt's, while its holder is about to create the next.
     if announced and (was_seen(case) or (is_gone(case) and case.notes.holder_gone)):
         gone = crash_if_gone(case)
@@ -79,7 +85,8 @@ def _without_job(case: Case) -> Decision:
         return Wait()
     if announced and not settled_without_job(case):
         return look_again(case)
-    if not (case.run.deployment_id or case.run.holder or WORKER_LABEL in case.run.labels):
+    taken = bool(case.run.attempt or case.run.holder or WORKER_LABEL in case.run.labels)
+    if not taken and not case.run.deployment_id:
         return _crash_unsent(case)
     return Requeue("Its worker stopped before it had created a job; any worker may take it.")
 

@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 
 from prefect_vertex.errors import ServiceError
+from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import Decision, Describe
 from prefect_vertex.lifecycle.run import INSTANCE_LABEL, WAIT_LABEL, RunState, RunView
@@ -132,7 +133,7 @@ class Attendant:
         if self._is_anothers(care, view):
             await self._actor.submitter.yield_to(care, view)
             return True
-        settled = labelled == care.settled_attempt or self._empty_long_enough(care)
+        settled = labelled == care.settled_attempt or empty_long_enough(care.looks, care.policy)
         due = due_after(care.newest_attempt, labelled, settled=settled)
         if due:
             if settled and due == labelled:
@@ -167,13 +168,6 @@ class Attendant:
         key = f"prefect-vertex-start-a{newest}-r0"
         claim = await self.world.runs.read_claim(view.id, key)
         care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
-
-    def _empty_long_enough(self, care: Care) -> bool:
-        looks, policy = care.looks, care.policy
-        return (
-            len(looks) >= policy.create_settle_looks
-            and (looks[-1] - looks[0]).total_seconds() >= policy.create_settle_seconds
-        )
 
     async def _repair_identifier(self, care: Care, view: RunView) -> None:
         """Name the newest live job, whatever a late write of the base class put there."""

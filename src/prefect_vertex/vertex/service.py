@@ -184,14 +184,15 @@ class VertexJobGateway:
         """Delete the resource of an ended job; see `JobGateway.delete`."""
         request = types.DeleteCustomJobRequest(name=str(name))
 
-        async def send(client: JobServiceAsyncClient, timeout: float) -> None:
-            operation: Any = await client.delete_custom_job(request, timeout=timeout, retry=None)
+        async def send(client: JobServiceAsyncClient, seconds: float) -> None:
+            operation: Any = await client.delete_custom_job(request, timeout=seconds, retry=None)
             # Not waited for, but one that has failed already holds a refusal; its exception is
             # taken, or it would be reported as lost, and lacks the status.
             if operation.operation.HasField("error"):
                 await operation.exception()
                 refusal = operation.operation.error
-                raise api_errors.from_grpc_status(refusal.code, refusal.message)
+                error: Callable[..., Exception] = api_errors.from_grpc_status
+                raise error(refusal.code, refusal.message)
 
         call = Call(
             attempted="delete CustomJob",

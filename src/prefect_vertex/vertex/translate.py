@@ -98,6 +98,11 @@ def one_line(text: object) -> str:
     return line
 
 
+def _sentence(text: str) -> str:
+    """Text with a full stop, so that a hint can follow."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 def verdict_of(error: api_errors.GoogleAPICallError) -> ServiceVerdict:
     """The service's answer in its own terms: status, ErrorInfo, RetryInfo."""
     delays = [
@@ -152,7 +157,7 @@ def from_api_error(
         place, hint = (f" from {peer.address}" if peer.address else ""), peer.check
     return error_class(verdict, words)(
         f"Could not {_subject(attempted, resource_name)}:"
-        f" {verdict.code or 'no status'}{place}: {words}",
+        f" {verdict.code or 'no status'}{place}: {_sentence(words)}",
         verdict=verdict,
         resource_name=resource_name,
         hint=hint,
@@ -169,12 +174,12 @@ def from_auth_error(
     subject = _subject(attempted, resource_name)
     if transient or error.retryable:
         return ServiceUnavailableError(
-            f"Could not {subject}: no access token, its issuer did not answer: {words}",
+            f"Could not {subject}: no access token, its issuer did not answer: {_sentence(words)}",
             resource_name=resource_name,
             hint="Check the network between the worker and its token service.",
         )
     return AccessDeniedError(
-        f"Could not {subject}: no access token: {words}",
+        f"Could not {subject}: no access token: {_sentence(words)}",
         resource_name=resource_name,
         hint=_HINTS["UNAUTHENTICATED"],
     )
@@ -202,7 +207,7 @@ def translated(
     except grpc.aio.BaseError as error:
         # A channel that was closed under the call, or gRPC's own accident: there is no answer.
         raise ServiceUnavailableError(
-            f"Could not {_subject(attempted, resource_name)}: {one_line(error)}",
+            f"Could not {_subject(attempted, resource_name)}: {_sentence(one_line(error))}",
             resource_name=resource_name,
         ) from error
 

@@ -1,17 +1,12 @@
-"""For tests, of this package and of yours: a clock that is moved by hand, and jobs in memory.
-
-`FakeJobGateway` keeps the promises of `vertex.gateway.JobGateway`; the suite in `tests/contract`
-holds it to them beside the emulator.  It runs nothing: a test says what becomes of a job.
-"""
+"""FakeJobGateway: CustomJobs in memory, which change when a test says so."""
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -22,77 +17,13 @@ from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.lifecycle.states import PHASE_OF, phase_of
 from prefect_vertex.planning.naming import WORK_POOL_LABEL, ResourceName
 from prefect_vertex.planning.spec import Target
+from prefect_vertex.testing.clock import ManualClock
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types  # noqa: TID251  not loaded, only named
 
-_SETTLE_ROUNDS = 50
 _PROJECT_NUMBER = "123456789012"
-_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
-
-
-class ManualClock:
-    """Time that a test moves.
-
-    Args:
-        auto_advance: Sleeping moves the time by itself, at once. For one task that sleeps; of
-            several that sleep together each would move it for the others.
-
-    A task that waits for anything but this clock, such as a socket, is not waited for.
-    """
-
-    def __init__(self, *, auto_advance: bool = False) -> None:
-        self._now = 0.0
-        self._auto_advance = auto_advance
-        self._sleepers: list[tuple[float, int, anyio.Event]] = []
-        self._order = itertools.count()
-
-    def now(self) -> float:
-        """Seconds since the clock was made."""
-        return self._now
-
-    def utc(self) -> datetime:
-        """The same moment on the wall: the clock was made as 2026 began."""
-        return _EPOCH + timedelta(seconds=self._now)
-
-    @property
-    def sleepers(self) -> int:
-        """How many tasks wait for the time to move."""
-        return len(self._sleepers)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait until the time has been moved that far."""
-        until = self._now + seconds
-        if self._auto_advance or seconds <= 0:
-            self._now = max(self._now, until)
-            await anyio.lowlevel.checkpoint()
-            return
-        entry = (until, next(self._order), anyio.Event())
-        heapq.heappush(self._sleepers, entry)
-        try:
-            await entry[2].wait()
-        finally:
-            if entry in self._sleepers:
-                self._sleepers.remove(entry)
-                heapq.heapify(self._sleepers)
-
-    async def advance(self, seconds: float) -> None:
-        """Move the time, waking each sleeper at its own moment and letting it act there."""
-        target = self._now + seconds
-        await self.settle()
-        while self._sleepers and self._sleepers[0][0] <= target:
-            until, _, event = heapq.heappop(self._sleepers)
-            self._now = max(self._now, until)
-            event.set()
-            await self.settle()
-        self._now = target
-        await self.settle()
-
-    async def settle(self) -> None:
-        """Let every task that can run do so, without moving the time."""
-        for _ in range(_SETTLE_ROUNDS):
-            await anyio.lowlevel.checkpoint()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +66,16 @@ class FakeJobGateway:
         list_lag_seconds: How long a new job is missing from lists, as it may be at Vertex AI.
     """
 
-    METHODS = ("create", "describe", "find", "list_live", "list_ended", "cancel", "delete")
+    METHODS = (
+        "submission_turn",
+        "create",
+        "describe",
+        "find",
+        "list_live",
+        "list_ended",
+        "cancel",
+        "delete",
+    )
 
     def __init__(
         self,
@@ -224,6 +164,10 @@ class FakeJobGateway:
         """The project, location and credentials that it speaks for."""
         return self._target
 
+    async def submission_turn(self) -> None:
+        """See `JobGateway.submission_turn`: at once, unless it is scripted to wait."""
+        await self._call("submission_turn", lambda: None)
+
     async def create(self, request: types.CreateCustomJobRequest) -> JobSnapshot:
         """See `JobGateway.create`."""
         return await self._call("create", lambda: self._create(request))
@@ -266,7 +210,7 @@ class FakeJobGateway:
 
     async def delete(self, name: ResourceName) -> None:
         """See `JobGateway.delete`."""
-        await self._call("delete", lambda: self._jobs.pop(name.key, None))
+        await self._call("delete", lambda: self._delete(name))
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -323,6 +267,16 @@ class FakeJobGateway:
         job = self._jobs.get(name.key)
         if job is not None and not job.snapshot.is_terminal:
             self.advance(name, "JOB_STATE_CANCELLING")
+
+    def _delete(self, name: ResourceName) -> None:
+        job = self._jobs.get(name.key)
+        if job is not None and not job.snapshot.is_terminal:
+            raise RequestRejectedError(
+                f"Could not delete CustomJob {name}: FAILED_PRECONDITION: it has not ended",
+                verdict=ServiceVerdict(code="FAILED_PRECONDITION"),
+                resource_name=str(name),
+            )
+        self._jobs.pop(name.key, None)
 
     def _job(self, name: ResourceName, attempted: str) -> _Job:
         try:

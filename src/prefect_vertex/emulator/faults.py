@@ -1,0 +1,310 @@
+"""What is to go wrong: values that say it, added to a script of which each is used once.
+
+A `CallFault` spoils the answer to a call; the others happen to a job.  All are plain data, so that
+they travel as JSON; who plays them is `front` for calls and `life` for jobs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, TypeVar
+
+import grpc
+
+METHODS: Final = (
+    "CreateCustomJob",
+    "GetCustomJob",
+    "ListCustomJobs",
+    "CancelCustomJob",
+    "DeleteCustomJob",
+)
+# For pydantic, which reads these from JSON: a misspelt field is an error.
+_STRICT: Final[Mapping[str, Any]] = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFault:
+    """A call is answered wrongly, late or not at all.
+
+    Exactly one of `code`, `hang` and `drop`; or only `delay_seconds`, and the usual answer follows.
+
+    Attributes:
+        method: One of `METHODS`; empty for any.
+        location: Only calls for this location; empty for any.
+        when: Before the call has had its effect, or after: a lost request or a lost answer.
+        code: Answer with this gRPC status, such as UNAVAILABLE.
+        message: The status's message.
+        reason: Sent as google.rpc.ErrorInfo, with `domain` and `metadata`.
+        domain: Of the ErrorInfo.
+        metadata: Of the ErrorInfo.
+        retry_after_seconds: Sent as google.rpc.RetryInfo.
+        hang: Never answer; the call lasts until the client gives up.
+        drop: Cut the client's connection, with every call that is on it.
+        delay_seconds: Wait so long first.  With nothing else and `when="before"` the effect comes
+            that late, and comes even if the client has given up by then.
+        times: For so many calls; 0 for every one until the script is cleared.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    kind: Literal["call"] = "call"
+    method: str = ""
+    location: str = ""
+    when: Literal["before", "after"] = "before"
+    code: str = ""
+    message: str = "scripted"
+    reason: str = ""
+    domain: str = "googleapis.com"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    retry_after_seconds: float | None = None
+    hang: bool = False
+    drop: bool = False
+    delay_seconds: float = 0.0
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        _check_times(self.times)
+        if self.method and self.method not in METHODS:
+            raise ValueError(f"method {self.method!r} is none of {', '.join(METHODS)}")
+        if self.code and (self.code == "OK" or self.code not in grpc.StatusCode.__members__):
+            raise ValueError(f"code {self.code!r} is no gRPC status that a call can fail with")
+        answers = (bool(self.code), self.hang, self.drop).count(True)
+        if answers > 1 or not (answers or self.delay_seconds):
+            raise ValueError("a CallFault needs one of code, hang and drop, or delay_seconds alone")
+        if not self.code and (self.reason or self.retry_after_seconds is not None):
+            raise ValueError("reason and retry_after_seconds need a code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFault:
+    """What happens to the first job that fits; every condition that is empty fits all.
+
+    Attributes:
+        job: The job's id or resource name.
+        location: Where the job is.
+        machine_type: That of one of its pools.
+        strategy: STANDARD, SPOT or FLEX_START.
+        labels: Labels that the job carries, others beside them.
+        times: So many times; 0 for every time until the script is cleared.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    job: str = ""
+    location: str = ""
+    machine_type: str = ""
+    strategy: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        _check_times(self.times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stockout(JobFault):
+    """No machines: the job stays PENDING for a while and fails.
+
+    Attributes:
+        after_seconds: How long it is PENDING beside its provisioning; None: as the clock says.
+        started_replicas: So many replicas come up, and run user code, before the rest does not.
+        code: The error's; 8 (RESOURCE_EXHAUSTED) or 14 (UNAVAILABLE), it is not documented.
+    """
+
+    kind: Literal["stockout"] = "stockout"
+    after_seconds: float | None = None
+    started_replicas: int = 0
+    code: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart(JobFault):
+    """A replica's container is started again in the same job, with an empty file system.
+
+    Exactly one of `after_seconds` and `on_exit_status`.  Where the spec says
+    `restart_job_on_worker_restart`, and not `disable_retries`, all replicas are started again.
+
+    Attributes:
+        replica: Which.
+        after_seconds: So long after its start, by SIGKILL.
+        on_exit_status: When it ends with this status.
+        grace_seconds: SIGTERM, and so long before SIGKILL.
+        pause_seconds: From the end to the new start.
+    """
+
+    kind: Literal["restart"] = "restart"
+    replica: str = "workerpool0-0"
+    after_seconds: float | None = None
+    on_exit_status: int | None = None
+    grace_seconds: float = 0.0
+    pause_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_times(self.times)
+        if (self.after_seconds is None) == (self.on_exit_status is None):
+            raise ValueError("a Restart needs one of after_seconds and on_exit_status")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory(JobFault):
+    """A replica is killed, and the job fails with the documented sentence.
+
+    Attributes:
+        replica: Which.
+        after_seconds: So long after its start.
+    """
+
+    kind: Literal["out_of_memory"] = "out_of_memory"
+    replica: str = "workerpool0-0"
+    after_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalError(JobFault):
+    """Vertex's own fault: RUNNING, PENDING, RUNNING, or FAILED with code 13.
+
+    It fails the job where the spec says `disable_retries`, and in the third attempt.
+
+    Attributes:
+        after_seconds: So long after the job was RUNNING.
+    """
+
+    kind: Literal["internal_error"] = "internal_error"
+    after_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption(JobFault):
+    """The machines of a Spot job are taken away; no other job fits.
+
+    SIGTERM to every replica, then FAILED with the stockout sentence, unless the emulator's
+    `Behaviour` restarts preempted jobs.
+
+    Attributes:
+        after_seconds: So long after the job was RUNNING.
+        grace_seconds: From SIGTERM to SIGKILL.
+        code: The error's, as of a `Stockout`.
+    """
+
+    kind: Literal["preemption"] = "preemption"
+    after_seconds: float = 0.0
+    grace_seconds: float = 15.0
+    code: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDelay(JobFault):
+    """The `error` of a job that has ended is set later than usual.
+
+    Attributes:
+        seconds: So long after its end; None for never.
+    """
+
+    kind: Literal["error_delay"] = "error_delay"
+    seconds: float | None = None
+
+
+Fault = CallFault | Stockout | Restart | OutOfMemory | InternalError | Preemption | ErrorDelay
+_JobFaultT = TypeVar("_JobFaultT", bound=JobFault)
+
+
+def _check_times(times: int) -> None:
+    if times < 0:
+        raise ValueError(f"times is {times}; it is how often, or 0 for every time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What the conditions of a `JobFault` are compared with."""
+
+    name: str
+    location: str
+    machine_types: frozenset[str]
+    strategy: str
+    labels: Mapping[str, str]
+
+    def fit(self, fault: JobFault) -> bool:
+        """Whether the fault may happen to this job."""
+        return (
+            fault.job in {"", self.name, self.name.rpartition("/")[2]}
+            and fault.location in {"", self.location}
+            and (not fault.machine_type or fault.machine_type in self.machine_types)
+            and fault.strategy in {"", self.strategy}
+            and (not isinstance(fault, Preemption) or self.strategy == "SPOT")
+            and fault.labels.items() <= self.labels.items()
+        )
+
+
+class Faults:
+    """The script: faults in the order in which they were added, each used `times` times.
+
+    Args:
+        on_change: Called when a fault was added.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._left: list[tuple[Fault, int]] = []
+        self._on_change = on_change
+
+    def add(self, *faults: Fault) -> None:
+        """Append to the script; running jobs are looked at too."""
+        self._left.extend((fault, fault.times) for fault in faults)
+        self._on_change()
+
+    def clear(self) -> None:
+        """Forget what has not happened yet."""
+        self._left.clear()
+
+    def remaining(self) -> list[Fault]:
+        """What has not happened yet, with `times` as many as are left."""
+        return [dataclasses.replace(fault, times=left) for fault, left in self._left]
+
+    def assert_all_used(self) -> None:
+        """Fail if something never happened: the test did not test what it says.
+
+        Faults for every time (`times=0`) do not count.
+
+        Raises:
+            AssertionError: Naming them.
+        """
+        unused = [fault for fault in self.remaining() if fault.times]
+        if unused:
+            raise AssertionError(f"Scripted faults that never happened: {unused}")
+
+    def take_call(self, method: str, location: str) -> CallFault | None:
+        """Use the first fault for this call."""
+        for fault, _ in self._left:
+            if (
+                isinstance(fault, CallFault)
+                and fault.method in {"", method}
+                and fault.location in {"", location}
+            ):
+                self.use(fault)
+                return fault
+        return None
+
+    def of_job(self, facts: JobFacts) -> Iterator[JobFault]:
+        """What may happen to this job."""
+        return (
+            fault for fault, _ in self._left if isinstance(fault, JobFault) and facts.fit(fault)
+        )
+
+    def take(self, kind: type[_JobFaultT], facts: JobFacts) -> _JobFaultT | None:
+        """Use the first fault of that kind for this job."""
+        for fault in self.of_job(facts):
+            if isinstance(fault, kind):
+                self.use(fault)
+                return fault
+        return None
+
+    def use(self, fault: Fault | JobFault) -> None:
+        """It happens now, once."""
+        for position, (candidate, left) in enumerate(self._left):
+            if candidate is fault:
+                if left == 1:
+                    del self._left[position]
+                elif left:
+                    self._left[position] = (candidate, left - 1)
+                return
