@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo emulator test lint format lock clean
+.PHONY: help install demo emulator test lint format docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ lint: $(STAMP) ## Style, types, layers, spelling
 format: $(STAMP) ## Write the format and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP) ## Write the reference pages from the code
+	$(BIN)/python docs/render.py
 
 lock: $(STAMP) ## Resolve requirements.lock anew: names, versions, hashes, no addresses
 	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --all-extras \

@@ -153,6 +153,7 @@ class Asked:
     method: str
     path: str
     headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass
@@ -171,8 +172,8 @@ class ScriptedServer:
 def _serving(script: Script) -> Iterator[ScriptedServer]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked = Asked(self.command, self.path, dict(self.headers))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            asked = Asked(self.command, self.path, dict(self.headers), body)
             server.asked.append(asked)
             status, body = script(asked)
             if not status:  # hang up, as a proxy that restarts

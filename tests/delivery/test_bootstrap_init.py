@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,41 @@ def test_a_command_that_is_not_there_is_told_as_by_a_shell(bootstrap_env: dict[s
 
     assert done.returncode == 127
     assert done.stderr.startswith("prefect-vertex: cannot run no-such-command")
+
+
+def test_a_signal_before_the_command_ends_pid_1_too(
+    bootstrap_env: dict[str, str],
+    serve: Callable[..., Any],
+    wait_until: Callable[..., None],
+) -> None:
+    """While it claims its start the kernel would drop a SIGTERM that has no handler."""
+    reached, gate = threading.Event(), threading.Event()
+
+    def script(asked: Any) -> tuple[int, bytes]:
+        if asked.method == "GET":
+            return 200, b"true"
+        reached.set()
+        gate.wait(15)
+        return 0, b""
+
+    env = {"PREFECT_API_URL": serve(script).url, "PREFECT__FLOW_RUN_ID": "r"}
+    command = [sys.executable, "-I", "-S", "-c", packed_bootstrap(), "echo", "ran"]
+    process = subprocess.Popen(
+        [*UNSHARE, *command],
+        env={**bootstrap_env, **env, "PREFECT_VERTEX_ATTEMPT": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(reached.is_set, "the claim")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        signal.pidfd_send_signal(_pidfd(int(children.split()[0])), signal.SIGTERM)
+        output, _ = process.communicate(timeout=15)
+    finally:
+        gate.set()
+        process.kill()
+
+    assert (process.returncode, output) == (143, "")
 
 
 def _pidfd(pid: int) -> int:

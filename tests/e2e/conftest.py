@@ -22,6 +22,8 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import LogSort
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, LocalStack
@@ -155,6 +157,14 @@ deployments:
             timeout=10,
         )
         return list(listed)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prefect_threads() -> Iterator[None]:
+    """End Prefect's background threads of this process, which hold sockets until they are told."""
+    yield
+    EventsWorker.drain_all(timeout=5)
+    APILogWorker.drain_all(timeout=5)
 
 
 @pytest.fixture(scope="session")

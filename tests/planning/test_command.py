@@ -171,18 +171,21 @@ def test_only_what_there_is_becomes_a_platform_variable() -> None:
         code=None,
         checkpoint_dir="",
         setup_command=(),
+        vertex_retries=False,
     ) == {"PREFECT__FLOW_RUN_ID": "r", "PREFECT_VERTEX_ATTEMPT": "2"}
 
 
-def test_the_setup_lines_travel_as_json() -> None:
+def test_all_there_is_becomes_one_and_the_setup_lines_travel_as_json() -> None:
     environment = platform_environment(
         flow_run_id="r",
         attempt=1,
         code=CodeReference("gs://b/o.zip", "a" * 64),
         checkpoint_dir="gs://b/checkpoints/r",
         setup_command=['export A="$HOME"', "echo ä"],
+        vertex_retries=True,
     )
     assert environment["PREFECT_VERTEX_SETUP_COMMAND"] == '["export A=\\"$HOME\\"", "echo ä"]'
+    assert environment["PREFECT_VERTEX_GUARD"] == "0"
     assert environment["PREFECT_VERTEX_CODE_URI"] == "gs://b/o.zip"
     assert environment["PREFECT_VERTEX_CODE_SHA256"] == "a" * 64
     assert environment["PREFECT_VERTEX_CHECKPOINT_DIR"] == "gs://b/checkpoints/r"

@@ -41,12 +41,12 @@ def test_three_replicas_with_staged_code(a_plan: APlan, matches_golden: Golden) 
         checkpoint_dir="gs://bucket/checkpoints/0f1e2d3c-1111-4222-8333-444455556666",
         setup_command=['export LEVEL="$HOME"'],
         python_command=["/opt/venv/bin/python"],
-        spec={"scheduling": {"strategy": "spot", "timeout": 3600}},
+        spec={"scheduling": {"strategy": "spot", "timeout": 3600, "disable_retries": True}},
     )
     matches_golden(plan, "three_replicas")
 
 
-def test_gpu(a_plan: APlan, matches_golden: Golden) -> None:
+def test_gpu_with_vertex_retries(a_plan: APlan, matches_golden: Golden) -> None:
     plan = a_plan(
         pool=GPU,
         spec={
@@ -55,10 +55,11 @@ def test_gpu(a_plan: APlan, matches_golden: Golden) -> None:
                 "strategy": "FLEX_START",
                 "max_wait_duration": "1800s",
                 "timeout": "PT24H",
+                "disable_retries": False,
             },
         },
     )
-    matches_golden(plan, "gpu")
+    matches_golden(plan, "gpu_with_retries")
 
 
 def test_pools_edited_by_the_user(a_plan: APlan, matches_golden: Golden) -> None:
@@ -67,7 +68,10 @@ def test_pools_edited_by_the_user(a_plan: APlan, matches_golden: Golden) -> None
             "image_uri": IMAGE,
             "command": "python train.py",
             "args": ["--model-dir=$(AIP_MODEL_DIR)"],
-            "env": [{"name": "LEVEL", "value": "$(SEASON)-own"}],
+            "env": [
+                {"name": "LEVEL", "value": "$(SEASON)-own"},
+                {"name": "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "value": "crash"},
+            ],
         },
         "nfs_mounts": [{"server": "10.0.0.2", "path": "/data", "mount_point": "data"}],
     }
@@ -79,6 +83,7 @@ def test_pools_edited_by_the_user(a_plan: APlan, matches_golden: Golden) -> None
         env={"SEASON": "12", "LEVEL": "job"},
         spec={
             "worker_pool_specs": [first, None, reducer],
+            "scheduling": {"disable_retries": True},
             "psc_interface_config": {"network_attachment": "attachment"},
             "base_output_directory": {"output_uri_prefix": "gs://bucket/out"},
         },

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from prefect_vertex.cli.storage import StorageServer
 from prefect_vertex.errors import SetupError
-
-if TYPE_CHECKING:
-    from prefect_vertex.emulator.server import Emulator
 
 
 def start(
@@ -20,6 +18,7 @@ def start(
     storage_port: int = 4443,
     data: Path | None = None,
     clock: Literal["fast", "lifelike"] = "fast",
+    control_port: int | None = None,
 ) -> int:
     """Run a local Vertex AI and Cloud Storage until Ctrl-C, which also ends all running jobs.
 
@@ -30,43 +29,61 @@ def start(
         storage_port: Port of the Cloud Storage server; 0 for a free one.
         data: Directory for objects and the output of jobs, kept at the end; by default objects are
             in memory and output in a temporary directory.
-        clock: How long jobs wait for machines: tenths of seconds, or minutes as in the cloud.
+        clock: How long jobs wait for machines: tenths of seconds, or minutes as in the cloud, with
+            the documented limits on calls a minute.
+        control_port: Port for scripted faults, seeded jobs and counters of calls, as JSON over
+            HTTP; 0 for a free one. Not served by default.
     """
     storage = StorageServer(port=storage_port, data=data / "storage" if data else None)
     with storage:
-        return asyncio.run(_serve(storage, port=port, data=data, clock=clock))
+        return asyncio.run(
+            _serve(storage, port=port, data=data, clock=clock, control_port=control_port)
+        )
 
 
-async def _serve(storage: StorageServer, *, port: int, data: Path | None, clock: str) -> int:
+async def _serve(
+    storage: StorageServer, *, port: int, data: Path | None, clock: str, control_port: int | None
+) -> int:
     # Late, because they load Google's client: help and a taken port need not wait for that.
     from prefect_vertex.emulator.console import Console
+    from prefect_vertex.emulator.control import ControlServer
     from prefect_vertex.emulator.profiles import CLOCKS
+    from prefect_vertex.emulator.rates import RATES_OF_CLOCK
     from prefect_vertex.emulator.server import Emulator
     from prefect_vertex.emulator.signals import ended_by_signal
 
     emulator = Emulator(
         port=port,
         timings=CLOCKS[clock],
+        rates=RATES_OF_CLOCK[clock],
         replica_env={"STORAGE_EMULATOR_HOST": storage.address},
         data=data / "jobs" if data else None,
         echo=Console(sys.stderr),
     )
     with ended_by_signal() as ended:
-        try:
-            await _start(emulator, port)
-            print(f"export VERTEX_AI_EMULATOR_HOST={emulator.address}")
-            print(f"export STORAGE_EMULATOR_HOST={storage.address}", flush=True)
+        async with AsyncExitStack() as stack:
+            await _start(stack, emulator, port, "--port")
+            exports = {
+                "VERTEX_AI_EMULATOR_HOST": emulator.address,
+                "STORAGE_EMULATOR_HOST": storage.address,
+            }
+            if control_port is not None:
+                control = ControlServer(emulator, control_port)
+                await _start(stack, control, control_port, "--control-port")
+                exports["VERTEX_AI_EMULATOR_CONTROL"] = control.address
+            print("".join(f"export {name}={value}\n" for name, value in exports.items()), end="")
+            sys.stdout.flush()
             await ended.wait()
-        finally:
-            await emulator.stop()
     return 0
 
 
-async def _start(emulator: Emulator, port: int) -> None:
+async def _start(
+    stack: AsyncExitStack, server: AbstractAsyncContextManager[object], port: int, option: str
+) -> None:
     try:
-        await emulator.start()
+        await stack.enter_async_context(server)
     except OSError as error:
         raise SetupError(
             f"Could not start the Vertex AI emulator on port {port}: {error.strerror or error}.",
-            hint="Set another port with --port, or 0 for a free one.",
+            hint=f"Set another port with {option}, or 0 for a free one.",
         ) from error

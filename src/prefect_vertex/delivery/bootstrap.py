@@ -11,6 +11,12 @@ commands) and stays small. It reads its configuration from the environment:
     EXTRA_PIP_PACKAGES                                    installed as Prefect's own image does
     PREFECT_API_URL and Prefect's key, auth string,       where the Prefect API must answer from
     headers and TLS settings                              here; unset: not asked
+    PREFECT__FLOW_RUN_ID, PREFECT_VERTEX_ATTEMPT          whose start is claimed, if both are set
+    PREFECT_VERTEX_GUARD                                  0: it is not, and may start again
+    CLUSTER_SPEC, CLOUD_ML_JOB_ID                         the replica's place and its job, as the
+                                                          platform sets them
+    PREFECT_VERTEX_RANK, PREFECT_VERTEX_WORLD_SIZE        set from CLUSTER_SPEC unless given; a
+                                                          parameter server or evaluator has none
     STORAGE_EMULATOR_HOST, GCE_METADATA_HOST              as Google's clients read them
 
 What goes wrong ends the replica with one line on stderr and one of these codes:
@@ -19,9 +25,11 @@ What goes wrong ends the replica with one line on stderr and one of these codes:
     71   the archive could not be fetched       78        the configuration cannot be read
     72   the archive is not the one expected    126       the command may not be executed
     73   nowhere to write, or no space          127       the command is not there
-    74   the Prefect API does not answer        128 + n   ended by signal n
+    74   the Prefect API does not answer, or    128 + n   ended by signal n
+         does not know the flow run
+    75   this attempt was started before: nothing was run
 
-(75 means a second start of one attempt, and is never used for anything else.) Otherwise the
+Status 0 without the command having run means that the flow run needs no start. Otherwise the
 command replaces this process. As PID 1 the bootstrap stays instead, as a small init: the kernel
 drops a SIGTERM that PID 1 has no handler for, and nobody else would reap orphans.
 """
@@ -57,7 +65,12 @@ from typing import Any, Callable, NoReturn  # noqa: UP035 - dropped by `packing`
 RETRY_SECONDS = 60
 TIMEOUT_SECONDS = 10
 REFUSED = (401, 403)
+CONFLICT = 409
+ABSENT = 404
 TRANSIENT = (408, 429, 500, 502, 503, 504)
+PRIMARY = ("chief", "master", "workerpool0")
+WORKERS = ("worker", "workerpool1")
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.ENOENT)
 NETWORK = (OSError, http.client.HTTPException)
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -108,9 +121,9 @@ def is_local(error: BaseException) -> bool:
     return getattr(error, "errno", 0) in LOCAL
 
 
-def request(url: str, headers: dict[str, str], *handlers: Any) -> Any:
-    """Open `url`; a redirect to elsewhere gets none of the headers."""
-    wanted = urllib.request.Request(url)  # noqa: S310 - the job's own addresses
+def request(url: str, headers: dict[str, str], body: bytes | None, *handlers: Any) -> Any:
+    """Open `url`, posting the body if there is one; a redirect gets none of the headers."""
+    wanted = urllib.request.Request(url, body)  # noqa: S310 - the job's own addresses
     for name, value in {"User-Agent": "prefect-vertex", **headers}.items():
         wanted.add_unredirected_header(name, value)
     return urllib.request.build_opener(*handlers).open(wanted, timeout=TIMEOUT_SECONDS)
@@ -163,6 +176,38 @@ def prepare_places() -> Path:
     return scratch
 
 
+# --- the replica's place --------------------------------------------------------------------------
+
+
+def take_place() -> str:
+    """Export rank and world size, and return the replica's name within its attempt.
+
+    Parameter servers and evaluators are not counted, and so have no rank.
+    """
+    rank, size, name = 0, 1, ""
+    text = env.get("CLUSTER_SPEC")
+    if text:
+        try:
+            spec = json.loads(text)
+            counts = {pool: len(hosts) for pool, hosts in spec["cluster"].items()}
+            pool, rank = spec["task"]["type"], int(spec["task"]["index"])
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            die(78, f"CLUSTER_SPEC cannot be read ({error!r}): {text[:500]}")
+        # A job with one replica has several spellings of its pool's name.
+        if sum(counts.values()) > 1:
+            size = sum(counts.get(counted, 0) for counted in PRIMARY + WORKERS)
+            name = "" if pool in PRIMARY + WORKERS else f"{pool}-{rank}"
+            rank += pool in WORKERS
+    given = env.get("PREFECT_VERTEX_RANK")
+    if name and not given:
+        return name
+    env["PREFECT_VERTEX_RANK"] = given = given or str(rank)
+    world = env["PREFECT_VERTEX_WORLD_SIZE"] = env.get("PREFECT_VERTEX_WORLD_SIZE") or str(size)
+    if not given.isdecimal() or not world.isdecimal() or int(given) >= int(world):
+        die(78, f"rank {given} of {world}: set PREFECT_VERTEX_RANK and PREFECT_VERTEX_WORLD_SIZE")
+    return given
+
+
 # --- the archive ---------------------------------------------------------------------------------
 
 
@@ -174,11 +219,11 @@ def metadata(path: str) -> str:
     direct = urllib.request.ProxyHandler({})
     headers = {"Metadata-Flavor": "Google"}
     try:
-        answer = request(url % host, headers, direct)
+        answer = request(url % host, headers, None, direct)
     except urllib.error.URLError as error:
         if host != named or not isinstance(error.reason, socket.gaierror):
             raise
-        answer = request(url % "169.254.169.254", headers, direct)
+        answer = request(url % "169.254.169.254", headers, None, direct)
     with answer:
         return str(answer.read().decode())
 
@@ -202,13 +247,13 @@ def identity() -> str:
 def save(url: str, path: Path) -> str:
     """Download `url` to `path` and return its SHA-256."""
     if env.get("STORAGE_EMULATOR_HOST"):
-        answer = request(url, {})
+        answer = request(url, {}, None)
     else:
         try:
             token = persist(ask_token)
         except NETWORK as error:
             die(71, f"no access token from the metadata server to fetch the code: {reason(error)}")
-        answer = request(url, {"Authorization": "Bearer " + token}, tls())
+        answer = request(url, {"Authorization": "Bearer " + token}, None, tls())
     digest = hashlib.sha256()
     with answer, path.open("wb") as file:
         for block in iter(lambda: answer.read(1 << 20), b""):
@@ -324,9 +369,10 @@ def install_packages() -> None:
 # --- the Prefect API -----------------------------------------------------------------------------
 
 
-def api(path: str) -> Any:
+def api(path: str, body: Any = None, more: Any = ()) -> Any:
     """Ask the Prefect API, with the credentials and the trust that Prefect itself would use."""
     headers = json.loads(env.get("PREFECT_CLIENT_CUSTOM_HEADERS") or "{}")
+    headers.update(more)
     url = urllib.parse.urlsplit(env["PREFECT_API_URL"].rstrip("/") + path)
     # httpx, unlike urllib, takes a name and password from the address, before all else.
     named, _, place = url.netloc.rpartition("@")
@@ -340,31 +386,119 @@ def api(path: str) -> Any:
     trust = tls(
         env.get("PREFECT_API_SSL_CERT_FILE"), unsafe not in ("1", "true", "t", "yes", "y", "on")
     )
-    with request(url._replace(netloc=place).geturl(), headers, trust) as answer:
+    if body:
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(body).encode()
+    with request(url._replace(netloc=place).geturl(), headers, body, trust) as answer:
         return answer.read()
+
+
+def host() -> str:
+    """Name the Prefect API in messages: its address may hold a password."""
+    return urllib.parse.urlsplit(env["PREFECT_API_URL"]).hostname or env["PREFECT_API_URL"]
 
 
 def check_api() -> None:
     """See that the Prefect API answers from here: otherwise the run would never leave Pending."""
-    url = env.get("PREFECT_API_URL")
-    if not url:
+    if not env.get("PREFECT_API_URL"):
         return
-    host = urllib.parse.urlsplit(url).hostname or url
     try:
         persist(lambda: api("/health"))
     except (*NETWORK, ValueError) as error:
         code = status(error)
         if code in REFUSED:
-            say(f"the Prefect API at {host} refuses this container's key or auth string: {code}")
+            say(f"the Prefect API at {host()} refuses this container's key or auth string: {code}")
         if code not in TRANSIENT:
             return  # whatever it says, it is there
         if is_local(error) or isinstance(error, ValueError):
             die(78, f"Prefect's API settings are unusable in this container: {reason(error)}")
         try:
-            address = f"{host} is {socket.getaddrinfo(host, None)[0][4][0]}"
+            address = f"{host()} is {socket.getaddrinfo(host(), None)[0][4][0]}"
         except OSError as problem:
-            address = f"{host} does not resolve: {problem}"
+            address = f"{host()} does not resolve: {problem}"
         die(74, f"the Prefect API does not answer from here: {reason(error)} ({address})")
+
+
+# --- the claim -----------------------------------------------------------------------------------
+
+
+def send(path: str, body: Any) -> Any:
+    """Ask the Prefect API once; a server that guards against CSRF wants its own token back."""
+    try:
+        return api(path, body)
+    except urllib.error.HTTPError as error:
+        if b"CSRF" not in error.read():
+            raise
+    client = os.urandom(8).hex()
+    token = json.loads(api("/csrf-token?client=" + client))["token"]
+    return api(path, body, {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client})
+
+
+def ask(path: str, body: Any = None) -> Any:
+    """Return what the Prefect API answers; 404 and 409 as numbers, any other refusal is the end."""
+    try:
+        return json.loads(persist(lambda: send(path, body)) or "null")
+    except (*NETWORK, ValueError) as error:
+        code = status(error)
+        if code in (ABSENT, CONFLICT):
+            return code
+        hint = "; check its key or auth string" if code in REFUSED else ""
+        die(74, f"cannot claim this start from the Prefect API at {host()}: {reason(error)}{hint}")
+
+
+def claim_path(replica: str) -> str:
+    """Return where this replica's start is claimed; empty where starts are not."""
+    run, attempt = env.get("PREFECT__FLOW_RUN_ID"), env.get("PREFECT_VERTEX_ATTEMPT")
+    guarded = env.get("PREFECT_API_URL") and env.get("PREFECT_VERTEX_GUARD") != "0"
+    if not (guarded and run and attempt):
+        return ""
+    kind = "r" * replica.isdecimal()
+    return f"/flow_runs/{run}/input/prefect-vertex-start-a{attempt}-{kind}{replica}"
+
+
+def look(replica: str) -> None:
+    """End before the user's setup runs, if it can be seen already that it ran before."""
+    path = claim_path(replica)
+    try:
+        holder = path and json.loads(api(path))
+    except (*NETWORK, ValueError):
+        return  # no claim yet, or the way to the API is what the setup prepares
+    if holder:
+        judge(replica, holder, None)
+
+
+def claim(replica: str) -> None:
+    """Claim this start, or end: a replica runs its command once in an attempt.
+
+    A claim is a flow run input: the server creates it for the first who asks, and refuses the
+    others. It outlives the container, whose file system a restart replaces.
+    """
+    path = claim_path(replica)
+    if path:
+        # The nonce tells one's own claim, the answer to which was lost, from another's.
+        own = {"nonce": os.urandom(16).hex(), "job": env.get("CLOUD_ML_JOB_ID", "")}
+        inputs, _, key = path.rpartition("/")
+        answer = ask(inputs, {"key": key, "value": json.dumps(own)})
+        judge(replica, ask(path) if answer in (ABSENT, CONFLICT) else own, own)
+
+
+def judge(replica: str, holder: Any, own: Any) -> None:
+    """Return if the command is to run; end if another start holds the claim, or the run is over."""
+    run = env["PREFECT__FLOW_RUN_ID"]
+    seen = ask("/flow_runs/" + run)
+    if ABSENT in (holder, seen):
+        why = "it was deleted, or PREFECT_API_URL is another server or workspace's"
+        die(74, f"the Prefect API at {host()} knows no flow run {run}: {why}; nothing was run")
+    state = seen["state_type"]
+    if state in FINAL or (holder != own and state in ("SCHEDULED", "PAUSED")):
+        say(f"flow run {run} is {state.lower()}: replica {replica} has nothing to run")
+        sys.exit(0)
+    if holder != own:
+        job = holder["job"]
+        what = "was started again; the first start ended without a word"
+        if job != env.get("CLOUD_ML_JOB_ID", ""):
+            what = f"had started in CustomJob {job}; nothing was run"
+        die(75, f"replica {replica} of attempt {env['PREFECT_VERTEX_ATTEMPT']} {what}")
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -428,11 +562,16 @@ def main(command: list[str]) -> NoReturn:
     for number in SIGNALS:
         signal.signal(number, on_signal)
     scratch = prepare_places()
+    replica = take_place()
     bring_code(scratch)
+    if env.get("PREFECT_VERTEX_SETUP_COMMAND") or env.get("EXTRA_PIP_PACKAGES"):
+        look(replica)
     run_setup(scratch)
     install_packages()
     check_api()
-    run(resolve(command))
+    command = resolve(command)
+    claim(replica)
+    run(command)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`python -m prefect_vertex.emulator`: the emulator alone, until SIGINT, SIGTERM or SIGHUP.
 
-Prints its address as one line on standard output when it serves.
+Prints its address as one line on standard output when it serves, and with `--control-port` the
+address of its control as a second one.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from prefect_vertex.emulator.console import Console
+from prefect_vertex.emulator.control import ControlServer
 from prefect_vertex.emulator.profiles import CLOCKS
+from prefect_vertex.emulator.rates import RATES_OF_CLOCK
 from prefect_vertex.emulator.server import Emulator
 from prefect_vertex.emulator.signals import ended_by_signal
 
@@ -23,22 +27,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     emulator = Emulator(
         port=options.port,
         timings=CLOCKS[options.clock],
+        rates=RATES_OF_CLOCK[options.clock],
+        seed=options.seed,
         replica_env=dict(options.replica_env),
         data=options.data,
         echo=Console(sys.stderr) if options.echo else None,
     )
     try:
-        asyncio.run(_serve(emulator))
+        asyncio.run(_serve(emulator, options.control_port))
     except OSError as error:
-        sys.stderr.write(f"The emulator could not serve on port {options.port}: {error}\n")
+        ports = " or ".join(str(p) for p in (options.port, options.control_port) if p is not None)
+        sys.stderr.write(f"The emulator could not serve on port {ports}: {error}\n")
         return 1
     return 0
 
 
-async def _serve(emulator: Emulator) -> None:
+async def _serve(emulator: Emulator, control_port: int | None) -> None:
     with ended_by_signal() as ended:
-        async with emulator:
-            sys.stdout.write(f"{emulator.address}\n")
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(emulator)
+            addresses = [emulator.address]
+            if control_port is not None:
+                control = ControlServer(emulator, control_port)
+                addresses.append((await stack.enter_async_context(control)).address)
+            sys.stdout.write("".join(f"{address}\n" for address in addresses))
             sys.stdout.flush()
             await ended.wait()
 
@@ -46,7 +58,18 @@ async def _serve(emulator: Emulator) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m prefect_vertex.emulator", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0: a free one")
-    parser.add_argument("--clock", choices=sorted(CLOCKS), default="fast")
+    parser.add_argument(
+        "--clock",
+        choices=sorted(CLOCKS),
+        default="fast",
+        help="fast: tenths of seconds; lifelike: minutes, and the documented rates of calls",
+    )
+    parser.add_argument(
+        "--control-port",
+        type=int,
+        help="port for faults, seeds and counters, as JSON over HTTP; 0: a free one",
+    )
+    parser.add_argument("--seed", type=int, help="where ids and durations are drawn from")
     parser.add_argument("--data", type=Path, help="keep the jobs' files here")
     parser.add_argument("--echo", action="store_true", help="show the replicas' output")
     parser.add_argument(

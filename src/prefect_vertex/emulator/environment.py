@@ -7,7 +7,7 @@ Sources: https://cloud.google.com/vertex-ai/docs/training/distributed-training a
 from __future__ import annotations
 
 import json
-import secrets
+import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -60,11 +60,12 @@ def plan_replicas(
     *,
     platform_variables: Mapping[str, str],
     single_replica_pool: str,
+    source: random.Random,
 ) -> list[ReplicaPlan]:
     """Every replica of every pool, the primary first; takes free ports for their addresses."""
     seats = _seats(spec.worker_pool_specs)
     cluster = _cluster(seats, single_replica_pool)
-    job_hash = secrets.token_hex(5)
+    job_hash = _hex(source, 10)
     plans = []
     for seat in seats:
         platform = {
@@ -73,25 +74,28 @@ def plan_replicas(
         platform |= _distributed_variables(seat, seats) if len(seats) > 1 else {}
         platform |= _job_variables(spec, job) | dict(platform_variables)
         pool = spec.worker_pool_specs[seat.pool]
-        plans.append(_plan(seat, pool, platform, job_hash))
+        # The pod's random suffix is there so that nobody reads a rank from a host name.
+        host = f"cmle-training-workerpool{seat.pool}-{job_hash}-{seat.index}-{_hex(source, 6)}"
+        plans.append(_plan(seat, pool, platform, host))
     return plans
 
 
 def _plan(
-    seat: _Seat, pool: WorkerPoolSpec, platform: Mapping[str, str], job_hash: str
+    seat: _Seat, pool: WorkerPoolSpec, platform: Mapping[str, str], host_name: str
 ) -> ReplicaPlan:
     container = pool.container_spec
     entries = [(entry.name, entry.value) for entry in container.env]
     variables = expand_environment(entries, platform)
     return ReplicaPlan(
         name=seat.name,
-        # The pod's random suffix is there so that nobody reads a rank from a host name.
-        host_name=(
-            f"cmle-training-workerpool{seat.pool}-{job_hash}-{seat.index}-{secrets.token_hex(3)}"
-        ),
+        host_name=host_name,
         argv=tuple(expand(part, variables) for part in (*container.command, *container.args)),
         variables=variables,
     )
+
+
+def _hex(source: random.Random, digits: int) -> str:
+    return f"{source.getrandbits(4 * digits):0{digits}x}"
 
 
 def _seats(pools: Sequence[WorkerPoolSpec]) -> list[_Seat]:

@@ -53,8 +53,8 @@ class Filter:
     excluded: frozenset[str] = frozenset()
 
     def __call__(self, row: Row) -> bool:
+        """The same as `matches`."""
         return self.matches(row)
-
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[datetime, datetime], bool]]] = {
@@ -151,11 +151,11 @@ class _Parser:
         name = self._match(_FIELD)
         if not name:
             raise self._error("expected a field")
-        field = _CANONICAL.get(name)
-        if field is None:
+        canonical = _CANONICAL.get(name)
+        if canonical is None:
             self._at = start
             raise self._error(f"unknown field {name}")
-        key = self._label_key() if field == "labels" else ""
+        key = self._label_key() if canonical == "labels" else ""
         self._skip_space()
         comparator = self._match(_COMPARATOR)
         if not comparator:
@@ -164,7 +164,7 @@ class _Parser:
         value = self._value()
         self._skip_space()
         try:
-            return _restriction(field, key, comparator, value)
+            return _restriction(canonical, key, comparator, value)
         except ValueError as error:
             self._at = start
             raise self._error(str(error)) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -71,11 +70,6 @@ def parse_job_name(name: str, known: Mapping[str, str]) -> JobName:
     if match is None:
         raise _invalid_name(name)
     return JobName(_place(match.group(1), match.group(2), known), match.group(3))
-
-
-def new_job_id() -> str:
-    """Nineteen digits that fit a signed 64-bit number, as the service's do."""
-    return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
 def _place(project: str, location: str, known: Mapping[str, str]) -> Place:

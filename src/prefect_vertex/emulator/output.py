@@ -19,9 +19,16 @@ class ReplicaOutput:
     stderr: str
 
 
-def read_output(directory: Path) -> ReplicaOutput:
-    """Read both streams; empty for a replica that has not started."""
-    return ReplicaOutput(stdout=_read(stdout_path(directory)), stderr=_read(stderr_path(directory)))
+def read_output(directory: Path, *, errors_from: int = 0) -> ReplicaOutput:
+    """Read both streams; empty for a replica that has not started.
+
+    Args:
+        directory: The replica's.
+        errors_from: Leave out so many bytes of standard error.
+    """
+    return ReplicaOutput(
+        stdout=_read(stdout_path(directory)), stderr=_read(stderr_path(directory), errors_from)
+    )
 
 
 def stdout_path(directory: Path) -> Path:
@@ -52,11 +59,16 @@ def error_tail(text: str) -> str:
 
 
 class Follower:
-    """Reads on in a file that grows, by whole lines."""
+    """Reads on in a file that grows, by whole lines.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file; it need not be there yet.
+        start: Leave out so many bytes.
+    """
+
+    def __init__(self, path: Path, start: int = 0) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = start
         self._partial = b""
 
     def new_lines(self, *, ended: bool) -> list[str]:
@@ -74,5 +86,5 @@ class Follower:
         return [line.decode(errors="replace") for line in whole]
 
 
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
+def _read(path: Path, start: int = 0) -> str:
+    return path.read_bytes()[start:].decode(errors="replace") if path.exists() else ""

@@ -91,9 +91,7 @@ class Quotas:
         for waiting, wanted in self._waiting.items():
             if waiting == name:
                 return False
-            limited = {
-                m for m in wanted if self._limit(m, waiting.place.location) is not None
-            }
+            limited = {m for m in wanted if self._limit(m, waiting.place.location) is not None}
             if waiting.place == name.place and limited & demand.keys():
                 return True
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,7 @@ class RateLimits:
 
 UNLIMITED: Final = RateLimits()
 DOCUMENTED: Final = RateLimits(submissions_per_minute=60, calls_per_minute=600)
+RATES_OF_CLOCK: Final[Mapping[str, RateLimits]] = {"fast": UNLIMITED, "lifelike": DOCUMENTED}
 
 
 class Rates:

@@ -197,6 +197,17 @@ class JobRecord:
             self._changed = None
 
 
+def taken_apart(job: CustomJob) -> tuple[Any, Any]:
+    """Copies of a CustomJob without `job_spec`, and of its `job_spec`, as protobuf's own."""
+    whole = CustomJob.pb(job)
+    spec = type(whole.job_spec)()
+    spec.CopyFrom(whole.job_spec)
+    message = type(whole)()
+    message.CopyFrom(whole)
+    message.ClearField("job_spec")
+    return message, spec
+
+
 def _in_state(row: Row, state: int) -> Row:
     return Row(
         display_name=row.display_name,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from prefect_vertex.emulator import supervisor
 from prefect_vertex.emulator.environment import ReplicaPlan
 from prefect_vertex.emulator.output import (
     Follower,
-    ReplicaOutput,
     read_output,
     stderr_path,
     stdout_path,
@@ -45,7 +45,8 @@ class Replica:
     """Starts, ends and reads one replica.
 
     `ended` is resolved with a `ReplicaEnd` when no process of the replica is left, never before;
-    `on_end` is called in the same moment.
+    `on_end` is called in the same moment.  `up_since` is the loop's time at which its first process
+    ran, None before.  What it writes is appended to what an earlier start has written.
     """
 
     def __init__(
@@ -61,6 +62,9 @@ class Replica:
         self.directory = directory
         self.ended: asyncio.Future[ReplicaEnd] = asyncio.get_running_loop().create_future()
         self._plan = plan
+        self.up_since: float | None = None
+        self.started_at: datetime | None = None
+        self.ended_at: datetime | None = None
         self._source = f"{job_id[-6:]} {plan.name}"
         self._surroundings = surroundings
         self._on_end = on_end
@@ -69,6 +73,8 @@ class Replica:
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._kill_wanted = False
+        # What earlier starts have left in the files.
+        self._written = {path(directory): 0 for path in (stdout_path, stderr_path)}
 
     async def start(self) -> None:
         """Start the command; returns when it runs, or when `ended` says why it does not."""
@@ -85,6 +91,8 @@ class Replica:
             await self._collect(self._process, reports)
             self._end(ReplicaEnd(status=START_ERROR_STATUS, start_error=first["start_error"]))
             return
+        self.up_since = asyncio.get_running_loop().time()
+        self.started_at = datetime.now(UTC)
         self._tasks.append(asyncio.create_task(self._watch(self._process, reports)))
         if self._surroundings.echo:
             self._tasks.append(asyncio.create_task(self._follow()))
@@ -92,11 +100,15 @@ class Replica:
             self._order(b"K")
 
     async def end(self, grace_seconds: float) -> None:
-        """SIGTERM to the first process, grace, SIGKILL to everything; returns when all is gone."""
+        """SIGTERM to the first process, grace, SIGKILL to everything; returns when all is gone.
+
+        Without any grace there is no SIGTERM either.
+        """
         if self._process is None:
             return
-        self._order(b"T")
-        await asyncio.wait([self.ended], timeout=grace_seconds)
+        if grace_seconds > 0:
+            self._order(b"T")
+            await asyncio.wait([self.ended], timeout=grace_seconds)
         self.kill()
         await asyncio.wait([self.ended])
         await asyncio.gather(*self._tasks)
@@ -106,15 +118,17 @@ class Replica:
         self._kill_wanted = True
         self._order(b"K")
 
-    def output(self) -> ReplicaOutput:
-        """What it has written so far."""
-        return read_output(self.directory)
+    def errors(self) -> str:
+        """What this start has written to standard error so far."""
+        start = self._written.get(stderr_path(self.directory), 0)
+        return read_output(self.directory, errors_from=start).stderr
 
     def _prepare(self) -> dict[str, Any]:
         """Make the replica's file system and say what the supervisor needs to know."""
         folders = {name: self.directory / name for name in ("work", "home", "tmp")}
         for folder in folders.values():
-            folder.mkdir(parents=True)
+            _make_empty(folder)
+        self._written = {path: path.stat().st_size for path in self._written if path.exists()}
         base = {
             "PATH": self._surroundings.search_path,
             "HOME": str(folders["home"]),
@@ -185,12 +199,16 @@ class Replica:
             return  # it has ended by itself, and `_watch` is about to say so
 
     def _end(self, end: ReplicaEnd) -> None:
+        self.ended_at = datetime.now(UTC)
         self.ended.set_result(end)
         self._on_end(self)
 
     async def _follow(self) -> None:
         echo = self._surroundings.echo
-        followers = [Follower(path(self.directory)) for path in (stdout_path, stderr_path)]
+        followers = [
+            Follower(path(self.directory), self._written.get(path(self.directory), 0))
+            for path in (stdout_path, stderr_path)
+        ]
         while echo:
             ended = self.ended.done()
             for follower in followers:
@@ -199,6 +217,13 @@ class Replica:
             if ended:
                 return
             await asyncio.wait([self.ended], timeout=_FOLLOW_SECONDS)
+
+
+def _make_empty(folder: Path) -> None:
+    if folder.exists():
+        # What an earlier start left, and its owner's rights keep from being removed.
+        folder.rename(folder.with_name(f"{folder.name}-{folder.stat().st_mtime_ns}"))
+    folder.mkdir(parents=True)
 
 
 async def _open_reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:

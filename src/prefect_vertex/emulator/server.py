@@ -16,9 +16,19 @@ from typing import Any, Final, Self
 import grpc.aio
 
 from prefect_vertex.emulator import supervisor
+from prefect_vertex.emulator.api_error import ApiError
+from prefect_vertex.emulator.bell import Bell
+from prefect_vertex.emulator.call_log import CallLog
+from prefect_vertex.emulator.chance import Chance
+from prefect_vertex.emulator.front import Front
 from prefect_vertex.emulator.job import EmulatedJob
 from prefect_vertex.emulator.names import parse_job_name, parse_parent
 from prefect_vertex.emulator.profiles import FAST, Behaviour, Timings
+from prefect_vertex.emulator.quotas import Quotas
+from prefect_vertex.emulator.rates import UNLIMITED, RateLimits, Rates
+from prefect_vertex.emulator.record import Lag
+from prefect_vertex.emulator.script import Faults
+from prefect_vertex.emulator.seeds import Seed, seeded
 from prefect_vertex.emulator.service import JobService
 from prefect_vertex.emulator.store import JobStore
 from prefect_vertex.emulator.surroundings import Echo, Surroundings, search_path
@@ -42,18 +52,30 @@ class Emulator:
         port: Port to listen on; 0 for a free one.
         timings: How long things take; `FAST` by default.
         behaviour: What to do where the service is unknown.
+        rates: How many calls a minute are let through; by default all.
+        seed: Where ids, host names and durations are drawn from; None for other ones each time.
         replica_env: What the platform puts into every replica's environment beside its own
             variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST is there anyway.
         data: Where jobs keep their files, left in place at the end; None for a temporary directory.
         echo: Called with (source, line) for each output line and state change.
+
+    Attributes:
+        faults: The script of what goes wrong.
+        rates: The meters of calls a minute; its `limits` may be set at any time.
+        quotas: What jobs may hold at once; its limits may be set at any time.
+        lag: How far lists are behind; may be changed at any time.
+        calls: Every call that came.
+        chance: Where everything random comes from; its `seed` repeats it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords only, each with a default
         self,
         *,
         port: int = 0,
         timings: Timings = FAST,
         behaviour: Behaviour | None = None,
+        rates: RateLimits = UNLIMITED,
+        seed: int | None = None,
         replica_env: Mapping[str, str] | None = None,
         data: Path | None = None,
         echo: Echo | None = None,
@@ -65,7 +87,17 @@ class Emulator:
         self._replica_env = dict(replica_env or {})
         self._data = data
         self._echo = echo
+        bell = Bell()
+        self._bell = bell
+        self.faults = Faults(bell.ring)
+        self.quotas = Quotas(bell.ring)
+        self.rates = Rates(rates)
+        self.lag = Lag()
+        self.calls = CallLog()
+        self.chance = Chance(seed)
         self._store = JobStore()
+        self._front = Front(self.calls, self.rates, self.faults, self._behaviour.project_numbers)
+        self._surroundings: Surroundings | None = None
         self._scratch: Path | None = None
         self._server: Any = None
 
@@ -79,7 +111,12 @@ class Emulator:
         if not parent:
             return self._store.all_newest_first()
         place = parse_parent(parent, self._behaviour.project_numbers)
-        return [job for _, job in self._store.newest_first(place)]
+        return [job for job in self._store.all_newest_first() if job.record.name.place == place]
+
+    @property
+    def deleted_jobs(self) -> list[EmulatedJob]:
+        """The jobs that were deleted, oldest deletion first."""
+        return list(self._store.removed)
 
     def job(self, name: str) -> EmulatedJob:
         """The job of that resource name, with the project's id or number.
@@ -87,11 +124,32 @@ class Emulator:
         Raises:
             LookupError: There is none.
         """
-        wanted = str(parse_job_name(name, self._behaviour.project_numbers))
-        for job in self._store.all_newest_first():
-            if job.name == wanted:
-                return job
-        raise LookupError(f"no job {name}")
+        try:
+            return self._store.get(parse_job_name(name, self._behaviour.project_numbers))
+        except ApiError as error:
+            raise LookupError(f"no job {name}") from error
+
+    def seed_jobs(self, *seeds: Seed) -> list[str]:
+        """Put jobs there that run nothing; live ones stay as they are until cancelled or ended.
+
+        Returns:
+            Their names, each seed's newest first.
+
+        Raises:
+            ValueError: A seed makes no sense, or the emulator does not serve.
+        """
+        if self._surroundings is None:
+            raise ValueError("the emulator has not been started")
+        names = []
+        for seed in seeds:
+            try:
+                place = parse_parent(seed.parent, self._behaviour.project_numbers)
+            except ApiError as error:
+                raise ValueError(error.message) from error
+            for job in seeded(seed, place, self._surroundings):
+                self._store.add(job)
+                names.append(job.name)
+        return names
 
     async def start(self) -> None:
         """Begin to serve.
@@ -101,9 +159,14 @@ class Emulator:
         """
         self._port = await asyncio.to_thread(_checked_port, self._port)
         self._scratch = await asyncio.to_thread(self._make_scratch)
-        surroundings = Surroundings(
+        self._surroundings = surroundings = Surroundings(
             timings=self._timings,
             behaviour=self._behaviour,
+            chance=self.chance,
+            bell=self._bell,
+            faults=self.faults,
+            quotas=self.quotas,
+            lag=self.lag,
             variables={"VERTEX_AI_EMULATOR_HOST": self.address, **self._replica_env},
             scratch=self._scratch,
             marker=self.marker,
@@ -111,7 +174,7 @@ class Emulator:
             echo=self._echo,
         )
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((JobService(self._store, surroundings),))
+        self._server.add_generic_rpc_handlers((JobService(self._store, surroundings, self._front),))
         self._server.add_insecure_port(self.address)
         await self._server.start()
 
@@ -120,6 +183,7 @@ class Emulator:
         if self._server is not None:
             await self._server.stop(None)
             self._server = None
+        self._front.close()
         try:
             await self._store.stop_all()
         finally:

@@ -1,14 +1,15 @@
 """google.cloud.aiplatform.v1.JobService: the five CustomJob methods, and a clear no to the rest.
 
 Each method is a plain function from request to response that changes the store at once, so that a
-client which hangs up in the middle leaves nothing half done.  `_Method` is the one place through
-which every call goes: what has to happen before or after an effect belongs there.
+client which hangs up in the middle leaves nothing half done.  What happens before or after an
+effect, to every method alike, is in `front`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import grpc
@@ -21,6 +22,7 @@ from google.cloud.aiplatform_v1.types import (
     DeleteOperationMetadata,
     GenericOperationMetadata,
     GetCustomJobRequest,
+    JobState,
     ListCustomJobsRequest,
     ListCustomJobsResponse,
 )
@@ -29,9 +31,12 @@ from google.protobuf import empty_pb2
 
 from prefect_vertex.emulator import wordings
 from prefect_vertex.emulator.api_error import ApiError
+from prefect_vertex.emulator.front import Front
 from prefect_vertex.emulator.job import EmulatedJob
 from prefect_vertex.emulator.listing import list_page
-from prefect_vertex.emulator.names import JobName, new_job_id, parse_job_name, parse_parent
+from prefect_vertex.emulator.names import JobName, parse_job_name, parse_parent
+from prefect_vertex.emulator.quotas import demand_of
+from prefect_vertex.emulator.record import JobRecord, taken_apart
 from prefect_vertex.emulator.store import JobStore
 from prefect_vertex.emulator.surroundings import Surroundings
 from prefect_vertex.emulator.validation import check_custom_job
@@ -47,14 +52,11 @@ class _Method:
     deserializer: Callable[[bytes], Any]
     serializer: Callable[[Any], bytes]
 
-    def handler(self) -> grpc.RpcMethodHandler[Any, Any]:
-        return grpc.unary_unary_rpc_method_handler(self._answer, self.deserializer, self.serializer)
+    def handler(self, name: str, front: Front) -> grpc.RpcMethodHandler[Any, Any]:
+        async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            return await front.answer(name, self.effect, request, context)
 
-    async def _answer(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        try:
-            return self.effect(request)
-        except ApiError as error:
-            await context.abort(error.code, error.message)
+        return grpc.unary_unary_rpc_method_handler(answer, self.deserializer, self.serializer)
 
 
 class JobService(grpc.GenericRpcHandler):
@@ -63,14 +65,16 @@ class JobService(grpc.GenericRpcHandler):
     Args:
         store: Where jobs are kept.
         surroundings: What jobs are given.
+        front: What every call goes through.
     """
 
-    def __init__(self, store: JobStore, surroundings: Surroundings) -> None:
+    def __init__(self, store: JobStore, surroundings: Surroundings, front: Front) -> None:
         self._store = store
         self._surroundings = surroundings
         self._numbers = surroundings.behaviour.project_numbers
         self._handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]] = {
-            f"/{SERVICE}/{name}": method.handler() for name, method in self._methods().items()
+            f"/{SERVICE}/{name}": method.handler(name, front)
+            for name, method in self._methods().items()
         }
 
     def service(
@@ -106,18 +110,35 @@ class JobService(grpc.GenericRpcHandler):
     def _create(self, request: CreateCustomJobRequest) -> CustomJob:
         place = parse_parent(request.parent, self._numbers)
         check_custom_job(request.custom_job)
-        name = JobName(place, new_job_id())
-        job = EmulatedJob(request.custom_job, name, self._surroundings)
+        name = JobName(place, self._surroundings.chance.job_id())
+        message, spec = taken_apart(request.custom_job)
+        state = self._first_state(name, spec)
+        record = JobRecord(message, spec, name, state=state, created=datetime.now(UTC))
+        job = EmulatedJob(record, self._surroundings)
         self._store.add(job)
         job.begin()
-        return job.record.live_resource
+        return job.resource
+
+    def _first_state(self, name: JobName, spec: Any) -> int:
+        quotas = self._surroundings.quotas
+        demand = demand_of(spec)
+        if quotas.mode == "reject":
+            exceeded = quotas.exceeded(name, demand)
+            if exceeded:
+                raise ApiError(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED, wordings.quota_exceeded(exceeded)
+                )
+            # From here on nobody else can have it.
+            quotas.hold(name, demand)
+        is_queued = self._surroundings.timings.queued_seconds or not quotas.hold(name, demand)
+        return JobState.JOB_STATE_QUEUED if is_queued else JobState.JOB_STATE_PENDING
 
     def _get(self, request: GetCustomJobRequest) -> CustomJob:
-        return self._find(request.name).record.live_resource
+        return self._find(request.name).resource
 
     def _list(self, request: ListCustomJobsRequest) -> ListCustomJobsResponse:
         place = parse_parent(request.parent, self._numbers)
-        return list_page(self._store, place, request, self._surroundings.behaviour)
+        return list_page(self._store, place, request, self._surroundings)
 
     def _cancel(self, request: CancelCustomJobRequest) -> empty_pb2.Empty:
         job = self._find(request.name)
@@ -139,15 +160,15 @@ class JobService(grpc.GenericRpcHandler):
                 )
             job.cancel()
         self._store.remove(job.record.name)
-        return _deleted(job)
+        return _deleted(job, self._surroundings.chance.job_id())
 
     def _find(self, name: str) -> EmulatedJob:
         return self._store.get(parse_job_name(name, self._numbers))
 
 
-def _deleted(job: EmulatedJob) -> operations_pb2.Operation:
-    resource = job.record.live_resource
-    operation = operations_pb2.Operation(name=f"{job.name}/operations/{new_job_id()}", done=True)
+def _deleted(job: EmulatedJob, operation_id: str) -> operations_pb2.Operation:
+    resource = job.resource
+    operation = operations_pb2.Operation(name=f"{job.name}/operations/{operation_id}", done=True)
     metadata = DeleteOperationMetadata(
         generic_metadata=GenericOperationMetadata(
             create_time=resource.update_time, update_time=resource.update_time

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from prefect_vertex.emulator.bell import Bell
+from prefect_vertex.emulator.chance import Chance
 from prefect_vertex.emulator.profiles import Behaviour, Timings
+from prefect_vertex.emulator.quotas import Quotas
+from prefect_vertex.emulator.record import JobRecord, Lag
+from prefect_vertex.emulator.script import Faults
 
 # (source, line): a replica's output and the states of jobs, as they come.
 Echo = Callable[[str, str], None]
@@ -25,6 +30,11 @@ class Surroundings:
     Attributes:
         timings: The clock.
         behaviour: The choices.
+        chance: The dice.
+        bell: Rung when faults or quotas have changed.
+        faults: The script.
+        quotas: What jobs hold.
+        lag: How far lists are behind.
         variables: Environment variables that every replica gets from the platform.
         scratch: Where jobs keep their directories.
         marker: What every process of this emulator's replicas carries in its environment.
@@ -34,11 +44,22 @@ class Surroundings:
 
     timings: Timings
     behaviour: Behaviour
+    chance: Chance
+    bell: Bell
+    faults: Faults
+    quotas: Quotas
+    lag: Lag
     variables: Mapping[str, str]
     scratch: Path
     marker: str
     search_path: str
     echo: Echo | None = None
+
+    def show_state(self, record: JobRecord) -> None:
+        """Tell the console in which state a job is."""
+        if self.echo:
+            row = record.row
+            self.echo(record.name.job_id[-6:], f"{row.state} {row.display_name}")
 
 
 def search_path(scratch: Path, interpreter: Path) -> str:

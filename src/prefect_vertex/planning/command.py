@@ -91,12 +91,25 @@ def platform_environment(
     code: CodeReference | None,
     checkpoint_dir: str,
     setup_command: Sequence[str],
+    vertex_retries: bool,
 ) -> dict[str, str]:
-    """What the bootstrap and `prefect_vertex.replica` read; users cannot override it."""
+    """What the bootstrap and `prefect_vertex.replica` read; users cannot override it.
+
+    Args:
+        flow_run_id: The run that the container is for.
+        attempt: Attempt number, from 1.
+        code: Staged code archive, if there is one.
+        checkpoint_dir: Where the run keeps checkpoints; empty: nowhere.
+        setup_command: Lines of the script that runs before the command.
+        vertex_retries: Vertex AI may start a container of this attempt again, and the user wants
+            that: the bootstrap then lets a second start run.
+    """
     environment = {
         "PREFECT__FLOW_RUN_ID": flow_run_id,
         "PREFECT_VERTEX_ATTEMPT": str(attempt),
     }
+    if vertex_retries:
+        environment["PREFECT_VERTEX_GUARD"] = "0"
     if code is not None:
         environment["PREFECT_VERTEX_CODE_URI"] = code.uri
         environment["PREFECT_VERTEX_CODE_SHA256"] = code.sha256
@@ -108,6 +121,17 @@ def platform_environment(
             ensure_ascii=False,
         )
     return environment
+
+
+def primary_environment(*, vertex_retries: bool) -> dict[str, str]:
+    """What the primary replica's command reads unless the user says otherwise.
+
+    Asked to end (SIGTERM), `prefect flow-run execute` (3.9.1) can hand its run to the next attempt
+    and exit 0 (`reschedule`), or leave it Running and exit 1 for the platform to start it again
+    (`relinquish`). Other replicas get none of this: a follower's run has no worker to take it up.
+    """
+    behavior = "relinquish" if vertex_retries else "reschedule"
+    return {"PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": behavior}
 
 
 def merged_environment(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.cloud.aiplatform_v1 import types
@@ -110,9 +110,11 @@ def build_plan(
     check_project(candidate.project)
     warnings = list(check_location(candidate.location))
     around = _Around(
+        identity=spec.identity,
         candidate=candidate,
+        attempt=attempt,
         bootstrap=bootstrap,
-        platform={**(platform_env or {}), **_platform(spec.identity, candidate, attempt)},
+        platform_env=platform_env or {},
     )
     job_spec, found = _job_spec(around)
     warnings += found
@@ -142,16 +144,6 @@ def build_plan(
     )
 
 
-def _platform(identity: RunIdentity, candidate: Candidate, attempt: int) -> dict[str, str]:
-    return commands.platform_environment(
-        flow_run_id=identity.flow_run_id,
-        attempt=attempt,
-        code=candidate.code,
-        checkpoint_dir=candidate.checkpoint_dir,
-        setup_command=candidate.setup_command,
-    )
-
-
 def _labels(
     identity: RunIdentity,
     candidate: Candidate,
@@ -172,9 +164,32 @@ def _labels(
 class _Around:
     """What every pool's container needs besides its own spec."""
 
+    identity: RunIdentity
     candidate: Candidate
+    attempt: int
     bootstrap: str
-    platform: Mapping[str, str]
+    platform_env: Mapping[str, str]
+    vertex_retries: bool = False
+
+    @property
+    def platform(self) -> dict[str, str]:
+        """The variables that users cannot override."""
+        return {
+            **self.platform_env,
+            **commands.platform_environment(
+                flow_run_id=self.identity.flow_run_id,
+                attempt=self.attempt,
+                code=self.candidate.code,
+                checkpoint_dir=self.candidate.checkpoint_dir,
+                setup_command=self.candidate.setup_command,
+                vertex_retries=self.vertex_retries,
+            ),
+        }
+
+    def common(self, index: int) -> dict[str, str]:
+        """The variables that a pool's own entries override."""
+        ours = commands.primary_environment(vertex_retries=self.vertex_retries)
+        return {**({} if index else ours), **self.candidate.env}
 
 
 def _job_spec(around: _Around) -> tuple[dict[str, Any], list[str]]:
@@ -183,6 +198,7 @@ def _job_spec(around: _Around) -> tuple[dict[str, Any], list[str]]:
     check_keys(_CUSTOM_JOB_SPEC, job_spec, "job_spec")
     if isinstance(job_spec.get("scheduling"), Mapping):
         job_spec["scheduling"] = check_scheduling(job_spec["scheduling"])
+    around = replace(around, vertex_retries=_has_vertex_retries(job_spec))
     if job_spec.get("tensorboard") and not job_spec.get("service_account"):
         raise PlanError(
             "tensorboard is set, for which Vertex AI needs a service account.",
@@ -198,6 +214,13 @@ def _job_spec(around: _Around) -> tuple[dict[str, Any], list[str]]:
         pools.append(pool)
         warnings += found
     return {**job_spec, "worker_pool_specs": pools}, warnings
+
+
+def _has_vertex_retries(job_spec: Mapping[str, Any]) -> bool:
+    """Whether Vertex AI may start the job's containers again: what the request itself will say."""
+    scheduling = {"scheduling": job_spec.get("scheduling", {})}
+    values = message_values(_CUSTOM_JOB_SPEC, scheduling, "job_spec")
+    return not types.CustomJobSpec(values).scheduling.disable_retries
 
 
 def _worker_pool(
@@ -217,7 +240,7 @@ def _worker_pool(
     body = dict(layout.spec.get(task, {}))
     body["env"], about_env = commands.merged_environment(
         body.get("env"),
-        common=around.candidate.env,
+        common=around.common(index),
         platform=around.platform,
         path=f"{path}.{task}.env",
     )

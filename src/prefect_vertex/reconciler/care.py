@@ -30,6 +30,7 @@ class Assignment:
     spec: RunSpec
     policy: RunPolicy
     bootstrap: str
+    warnings: tuple[str, ...] = ()
 
     def plan(self, candidate: Candidate, attempt: int) -> JobPlan:
         """The complete request for one attempt at one place."""
@@ -179,10 +180,11 @@ class Care:
 
     @property
     def newest(self) -> JobSnapshot | None:
-        """The job of the highest attempt that was seen, the older of two."""
+        """The job of the highest attempt that was seen, of two the one that stays."""
 
-        def rank(job: JobSnapshot) -> tuple[int, float]:
-            return (job.attempt, -job.create_time.timestamp())
+        def rank(job: JobSnapshot) -> tuple[int, bool, float]:
+            claimed = job.resource_name.job_id == self.claimed_job_id
+            return (job.attempt, claimed, -job.create_time.timestamp())
 
         return max(self.jobs.values(), key=rank, default=None)
 

@@ -115,7 +115,7 @@ class Submitter:
             job = await gateway.create(plan.request)
         except ServiceError as error:
             return await self._refused(care, view, submission, error)
-        for warning in plan.warnings:
+        for warning in dict.fromkeys((*care.assignment.warnings, *plan.warnings)):
             self._world.runs.log(view, logging.WARNING, warning)
         care.see(job, target)
         await self._created(care, view, job, target)

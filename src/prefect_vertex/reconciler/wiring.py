@@ -131,6 +131,7 @@ class Surroundings:
                 create_settle_seconds=self._settings.create_settle_seconds,
             ),
             bootstrap=packed_bootstrap(),
+            warnings=configuration.warnings,
         )
         for candidate in candidates:
             # A request that cannot be written is refused here, not minutes later.

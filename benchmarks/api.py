@@ -1,0 +1,118 @@
+"""As much of the Prefect API as a benchmark needs: a deployment, its runs, and how they fare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import httpx
+
+FINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+_PAGE: Final = 200
+# SQLite takes one writer at a time; more than a few only queue.
+_AT_ONCE: Final = 4
+_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One flow run; `changed_at` is when it entered its state, in seconds since 1970."""
+
+    id: str
+    state: str
+    changed_at: float
+    message: str
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FINAL
+
+
+class Api:
+    """Speaks to the server itself, past the counting proxy.
+
+    Args:
+        url: The server's, with `/api`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def create_pool(self, name: str, kind: str, template: Mapping[str, Any]) -> str:
+        """Create a work pool; its id."""
+        body = {"name": name, "type": kind, "base_job_template": template}
+        return str(self._post("/work_pools/", body)["id"])
+
+    def create_deployment(self, pool: str) -> str:
+        """Create a deployment in a pool, of a flow that is never loaded; its id."""
+        flow = self._post("/flows/", {"name": f"{pool}-flow"})["id"]
+        body = {"name": pool, "flow_id": flow, "work_pool_name": pool, "entrypoint": "none.py:none"}
+        return str(self._post("/deployments/", body)["id"])
+
+    def create_runs(
+        self, deployment: str, count: int, state: str, labels: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Create runs in a state; their ids."""
+
+        def create(number: int) -> str:
+            body: dict[str, Any] = {
+                "name": f"run-{number}",
+                "state": {"type": state, "name": state.capitalize()},
+                "labels": dict(labels or {}),
+            }
+            return str(self._post(f"/deployments/{deployment}/create_flow_run", body)["id"])
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return list(threads.map(create, range(count)))
+
+    def name_infrastructure(self, identifiers: Mapping[str, str]) -> None:
+        """Write the infrastructure identifiers of runs."""
+
+        def write(run: tuple[str, str]) -> None:
+            body = {"infrastructure_pid": run[1]}
+            self._client.patch(f"/flow_runs/{run[0]}", json=body).raise_for_status()
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(write, identifiers.items()))
+
+    def runs(self, deployment: str) -> list[Run]:
+        """All runs of a deployment."""
+        found: list[Run] = []
+        while True:
+            page: Sequence[Mapping[str, Any]] = self._post(
+                "/flow_runs/filter",
+                {
+                    "deployments": {"id": {"any_": [deployment]}},
+                    "sort": "ID_DESC",
+                    "limit": _PAGE,
+                    "offset": len(found),
+                },
+            )
+            found += [_run(row) for row in page]
+            if len(page) < _PAGE:
+                return found
+
+    def states(self, deployment: str) -> Counter[str]:
+        """How many runs of a deployment are in which state."""
+        return Counter(run.state for run in self.runs(deployment))
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        answer = self._client.post(path, json=dict(body))
+        if answer.is_error:
+            raise RuntimeError(f"POST {path} answered {answer.status_code}: {answer.text[:500]}")
+        return answer.json()
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    state = row["state"]
+    moment = datetime.fromisoformat(state["timestamp"]).timestamp()
+    return Run(row["id"], state["type"], moment, state["message"] or "")

@@ -1,0 +1,71 @@
+"""`python -m tests.chaos.nursery`: gives birth to workers that have done their imports already.
+
+Each is a process of its own that runs `prefect worker start` as from the command line; forked from
+one that has loaded Prefect, this package and Google's client, it is there in tenths of a second
+instead of in some, so that a suite of ninety seconds can kill dozens.  One JSON object a line:
+`{"arguments": [...], "log": PATH}`; answers the process id.  When standard input ends, every child
+is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import sys
+from typing import Any
+
+
+def load() -> None:
+    """Import what a worker imports in its first seconds; nothing may start a thread."""
+    import prefect.cli
+    import prefect.cli.worker
+    import prefect.client.orchestration
+    import prefect.events.clients
+    import prefect.server.api.server
+    import prefect.workers.base
+
+    import prefect_vertex.reconciler.loop
+    import prefect_vertex.reconciler.wiring
+    import prefect_vertex.worker  # noqa: F401 - loaded for its children
+
+
+def become(arguments: list[str], log: str) -> None:
+    """Turn this process into the command."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for number in (1, 2):
+        os.dup2(out, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv = ["prefect", *arguments]
+    runpy.run_module("prefect", run_name="__main__")
+
+
+def main() -> None:
+    """Fork a worker for every line."""
+    load()
+    # Reaped by the kernel: nobody here asks how they ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    children: list[int] = []
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        asked: dict[str, Any] = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            become(asked["arguments"], asked["log"])
+            os._exit(0)
+        children.append(child)
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

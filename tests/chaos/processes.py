@@ -1,0 +1,300 @@
+"""The processes of a chaos run: Prefect server, emulator, proxies, workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from prefect_vertex.cli.children import Child, Children
+from prefect_vertex.cli.local import PROJECT, free_port, program
+from prefect_vertex.emulator.control_client import ControlClient
+from tests.chaos.rules import Rule
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 120.0
+QUICK = {
+    "PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS": "1",
+    "PREFECT_INTEGRATIONS_VERTEX_SWEEP_SECONDS": "2",
+    "PREFECT_INTEGRATIONS_VERTEX_CREATE_SETTLE_SECONDS": "3",
+    "PREFECT_INTEGRATIONS_VERTEX_REQUEUE_GRACE_SECONDS": "1",
+    "PREFECT_INTEGRATIONS_VERTEX_UNANNOUNCED_SECONDS": "8",
+    "PREFECT_INTEGRATIONS_VERTEX_SUBMISSIONS_PER_MINUTE": "6000",
+    "PREFECT_INTEGRATIONS_VERTEX_READS_PER_MINUTE": "60000",
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_WORKER_HEARTBEAT_SECONDS": "2",
+}
+"""Seconds instead of minutes; what is waited for is the same."""
+
+
+def wait_for(holds: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait until something holds; returns what it gave.
+
+    Raises:
+        AssertionError: It did not in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not (value := holds()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return value
+
+
+class Server:
+    """A Prefect server that can be killed and started again on the same port and database."""
+
+    def __init__(self, children: Children, home: Path, env: dict[str, str]) -> None:
+        self._children = children
+        self.port = free_port()
+        self.api_url = f"http://127.0.0.1:{self.port}/api"
+        self._starts = 0
+        self._env = {
+            **env,
+            "PREFECT_HOME": str(home / "server"),
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+                "prefect.server.concurrency.lease_storage.filesystem"
+            ),
+            # The shortest that Prefect takes.
+            "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
+        }
+        self._child = self._start()
+
+    def _start(self) -> Child:
+        self._starts += 1
+        command = [*program("prefect"), "server", "start", "--host", "127.0.0.1"]
+        command += ["--port", str(self.port), "--no-ui"]
+        return self._children.start(f"server {self._starts}", command, env=self._env)
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        self._child.wait_until(self._answers, seconds=START_SECONDS, what="it answered")
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.api_url}/health", timeout=2).is_success
+        except httpx.HTTPError:
+            return False
+
+    def restart(self) -> None:
+        """SIGKILL, and a new start on the same database."""
+        os.kill(self._child.process.pid, signal.SIGKILL)
+        self._child.process.wait()
+        self._children.forget(self._child)
+        self._child = self._start()
+        self.wait()
+
+
+class Cloud:
+    """The emulator, with its control."""
+
+    def __init__(self, children: Children, env: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "prefect_vertex.emulator", "--control-port", "0"]
+        self._child = children.start("emulator", command, env=env)
+        self.address = ""
+
+    def wait(self) -> None:
+        """Wait until it serves."""
+
+        def ready() -> bool:
+            return self._child.output().count("\n") > 1
+
+        self._child.wait_until(ready, seconds=START_SECONDS, what="it served")
+        self.address, control = self._child.output().split()[:2]
+        self.control = ControlClient(control)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job that there ever was."""
+        return list(self.control.call("jobs"))
+
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay, nothing is answered."""
+        os.kill(self._child.process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        os.kill(self._child.process.pid, signal.SIGCONT)
+
+
+class Proxies:
+    """The proxy process and its control."""
+
+    def __init__(
+        self, children: Children, env: dict[str, str], prefect_port: int, vertex_address: str
+    ) -> None:
+        log = (children.logs / "proxies.log").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.proxies", str(prefect_port), vertex_address],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        log.close()
+        assert self._process.stdout is not None
+        ports = [int(port) for port in self._process.stdout.readline().split()]
+        assert len(ports) == 3, (children.logs / "proxies.log").read_text()  # noqa: PLR2004
+        self.api_url = f"http://127.0.0.1:{ports[0]}/api"
+        self.vertex_address = f"127.0.0.1:{ports[1]}"
+        self._lines = socket.create_connection(("127.0.0.1", ports[2]), timeout=30)
+        self._answers = self._lines.makefile("r")
+
+    def call(self, do: str, **arguments: Any) -> Any:
+        """Ask the control."""
+        self._lines.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+        return json.loads(self._answers.readline())["result"]
+
+    def add(self, *rules: Rule) -> None:
+        """Add rules."""
+        self.call("add", rules=[asdict(rule) for rule in rules])
+
+    def stop(self) -> None:
+        """End it."""
+        self._answers.close()
+        self._lines.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Worker:
+    """One worker process.
+
+    Args:
+        pid: Its process id.
+        log: Where it writes.
+    """
+
+    def __init__(self, name: str, pid: int, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self.process = psutil.Process(pid)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def output(self) -> str:
+        """All that it has written."""
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def is_alive(self) -> bool:
+        """Whether it runs; one that only waits to be reaped does not."""
+        try:
+            return self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def wait_ready(self) -> None:
+        """Wait until it says that it runs."""
+        wait_for(
+            lambda: "started!" in self.output() or not self.is_alive(),
+            START_SECONDS,
+            f"{self.name} started",
+        )
+        assert self.is_alive(), self.output()[-3000:]
+
+    def wait_gone(self, seconds: float = 30) -> None:
+        """Wait until it has ended."""
+        wait_for(lambda: not self.is_alive(), seconds, f"{self.name} ended")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to it."""
+        if self.is_alive():
+            self.process.send_signal(number)
+
+
+class Workers:
+    """Starts workers: forked from a loaded process, or from the command line as a user would."""
+
+    def __init__(self, children: Children, env: dict[str, str]) -> None:
+        self._children = children
+        self._env = env
+        self._count = 0
+        self._all: list[Worker] = []
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.nursery"],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait(self) -> None:
+        """Wait until the nursery has loaded what it loads."""
+        assert self._nursery.stdout is not None
+        assert self._nursery.stdout.readline() == "ready\n"
+
+    def fork(self, pool: str, name: str) -> Worker:
+        """Start a worker within tenths of a second."""
+        arguments = self._arguments(pool, name)
+        log = self._children.logs / f"worker-{self._count}.log"
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._nursery.stdin.write(json.dumps({"arguments": arguments, "log": str(log)}) + "\n")
+        self._nursery.stdin.flush()
+        worker = Worker(name, int(self._nursery.stdout.readline()), log)
+        self._all.append(worker)
+        return worker
+
+    def spawn(self, pool: str, name: str, **env: str) -> tuple[Worker, Child]:
+        """Start a worker as from the command line; its exit status can be asked for."""
+        arguments = self._arguments(pool, name)
+        command = [*program("prefect"), *arguments]
+        child = self._children.start(f"worker {self._count}", command, env={**self._env, **env})
+        worker = Worker(name, child.process.pid, child.log)
+        return worker, child
+
+    def _arguments(self, pool: str, name: str) -> list[str]:
+        self._count += 1
+        return ["worker", "start", "--pool", pool, "--name", name]
+
+    def end_all(self) -> None:
+        """Kill every forked worker that still runs."""
+        for worker in self._all:
+            worker.kill()
+        self._all.clear()
+
+    def stop(self) -> None:
+        """End the nursery and its children."""
+        self.end_all()
+        for pipe in (self._nursery.stdin, self._nursery.stdout):
+            assert pipe is not None
+            pipe.close()
+        try:
+            self._nursery.wait(10)
+        except subprocess.TimeoutExpired:
+            self._nursery.kill()
+            self._nursery.wait()
+
+
+def worker_env(env: dict[str, str], home: Path, proxies: Proxies) -> dict[str, str]:
+    """The environment of every worker: both APIs behind the proxies, and short times."""
+    return {
+        **env,
+        **QUICK,
+        "PREFECT_HOME": str(home / "client"),
+        "PREFECT_API_URL": proxies.api_url,
+        "VERTEX_AI_EMULATOR_HOST": proxies.vertex_address,
+        "GOOGLE_CLOUD_PROJECT": PROJECT,
+    }

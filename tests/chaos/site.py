@@ -1,0 +1,254 @@
+"""A site: everything that one chaos run needs, and the pools, deployments and runs on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun
+
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack, share
+from tests.chaos.ledger import Expected, Ledger, Problem, judge
+from tests.chaos.processes import Cloud, Proxies, Server, Worker, Workers, wait_for, worker_env
+
+REGION = "us-central1"
+IMAGE = "us-docker.pkg.dev/demo-project/chaos/image:1"
+STUB = Path(__file__).with_name("stub.py")
+PAGE = 200
+
+
+class Site:
+    """Server, emulator, proxies and the means to start workers.
+
+    Args:
+        children: Ends what is started.
+        home: A directory of its own.
+        ledger: Where the figures go.
+    """
+
+    def __init__(self, children: Children, home: Path, ledger: Ledger) -> None:
+        env = LocalStack(children, home).env
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH", "")]))
+        self.home = home
+        self.notes = home / "notes"
+        self.ledger = ledger
+        self.children = children
+        # Side by side: both take some seconds.
+        self.server = Server(children, home, env)
+        self.cloud = Cloud(children, env)
+        self.cloud.wait()
+        self.proxies = Proxies(children, env, self.server.port, self.cloud.address)
+        self.workers = Workers(children, worker_env(env, home, self.proxies))
+        self.server.wait()
+        self.workers.wait()
+        self.client = SyncPrefectClient(api=self.server.api_url)
+        self.client.__enter__()
+
+    def close(self) -> None:
+        """End what `children` does not know of."""
+        self.client.__exit__(None, None, None)
+        self.workers.stop()
+        self.proxies.stop()
+
+    def pool(self, **variables: Any) -> Pool:
+        """A new pool with a deployment on it."""
+        return Pool(self, f"chaos-{uuid4().hex[:8]}", variables)
+
+    def ran(self) -> list[dict[str, Any]]:
+        """What the containers have noted: one entry for each time that user code ran."""
+        if not self.notes.exists():
+            return []
+        return [json.loads(line) for line in self.notes.read_text().splitlines()]
+
+    def read(self, runs: Sequence[UUID]) -> dict[UUID, FlowRun]:
+        """Flow runs by id; those that were deleted are missing."""
+        found: dict[UUID, FlowRun] = {}
+        for start in range(0, len(runs), PAGE):
+            wanted = FlowRunFilterId(any_=list(runs[start : start + PAGE]))
+            page = self.client.read_flow_runs(flow_run_filter=FlowRunFilter(id=wanted), limit=PAGE)
+            found |= {run.id: run for run in page}
+        return found
+
+
+@dataclass
+class Pool:
+    """One work pool with one deployment, its workers and its runs."""
+
+    site: Site
+    name: str
+    variables: dict[str, Any]
+    runs: dict[UUID, Expected] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+    region: str = REGION
+
+    def __post_init__(self) -> None:
+        self.site.client.create_work_pool(
+            WorkPoolCreate(
+                name=self.name,
+                type="vertex-custom-job",
+                base_job_template=self._template(),
+            )
+        )
+        flow = self.site.client.create_flow_from_name(self.name)
+        self.flow_id = flow
+        self.deployment = self.deploy("stub")
+
+    def _template(self) -> dict[str, Any]:
+        template: dict[str, Any] = json.loads(
+            share("work_pool_templates", "vertex-forecast.json").read_text()
+        )
+        usual = {
+            "region": self.region,
+            "image": IMAGE,
+            "command": self.command(),
+            "cancel_grace_seconds": 2,
+            "maximum_run_time_hours": 1,
+        }
+        for variable, value in {**usual, **self.variables}.items():
+            template["variables"]["properties"][variable]["default"] = value
+        return template
+
+    def command(self, *options: str) -> str:
+        """The stub container's command."""
+        return " ".join([sys.executable, str(STUB), str(self.site.notes), *options])
+
+    def move(self, region: str) -> None:
+        """Change the template's region."""
+        self.region = region
+        update = WorkPoolUpdate(base_job_template=self._template())
+        self.site.client.update_work_pool(self.name, update)
+
+    def deploy(self, name: str, **options: Any) -> UUID:
+        """One more deployment; nobody ever reads its entrypoint."""
+        return self.site.client.create_deployment(
+            self.flow_id,
+            name,
+            work_pool_name=self.name,
+            entrypoint="nowhere.py:main",
+            **options,
+        )
+
+    def worker(self, name: str = "") -> Worker:
+        """Start a worker; by default under a name of its own, as Prefect does."""
+        worker = self.site.workers.fork(self.name, name or f"worker-{uuid4().hex[:8]}")
+        self.workers.append(worker)
+        return worker
+
+    def start(
+        self,
+        *options: str,
+        expected: Expected | None = None,
+        deployment: UUID | None = None,
+        **variables: Any,
+    ) -> UUID:
+        """Start a run with options for its container; says how it is to end."""
+        if options:
+            variables["command"] = self.command(*options)
+        run = self.site.client.create_flow_run_from_deployment(
+            deployment or self.deployment,
+            job_variables=variables or None,
+        )
+        self.runs[run.id] = expected or Expected()
+        return run.id
+
+    def state(self, run: UUID) -> str:
+        """The run's state type and name, empty for a deleted run."""
+        found = self.site.read([run]).get(run)
+        return f"{found.state.type.value}/{found.state.name}" if found and found.state else ""
+
+    def wait_state(self, run: UUID, *wanted: str, seconds: float = 30) -> str:
+        """Wait until a run's state type or name is one of those."""
+
+        def reached() -> str:
+            state = self.state(run)
+            return state if set(state.split("/")) & set(wanted) else ""
+
+        found: str = wait_for(reached, seconds, f"{run} is {' or '.join(wanted)}")
+        return found
+
+    def jobs(self, run: UUID | None = None) -> list[dict[str, Any]]:
+        """The emulator's jobs of one run, or of all of this pool's."""
+        wanted = {str(each) for each in ([run] if run else self.runs)}
+        return [
+            job
+            for job in self.site.cloud.jobs()
+            if job["labels"].get("prefect-io_flow-run-id") in wanted
+        ]
+
+    def wait_job(self, run: UUID, *states: str, seconds: float = 30) -> dict[str, Any]:
+        """Wait until a run has a job in one of those states; any state if none is named."""
+
+        def found() -> Any:
+            for job in self.jobs(run):
+                if not states or job["state"].removeprefix("JOB_STATE_") in states:
+                    return job
+            return None
+
+        job: dict[str, Any] = wait_for(found, seconds, f"a job of {run} in {states}")
+        return job
+
+    def problems(self) -> list[Problem]:
+        """What is not as it should be at this moment."""
+        return judge(
+            self.runs,
+            states={
+                run: found.state.type.value if found.state else ""
+                for run, found in self.site.read(list(self.runs)).items()
+            },
+            jobs=self.jobs(),
+            ran=self.site.ran(),
+        )
+
+    def settle(self, seconds: float) -> None:
+        """Wait until every run has ended well; the pool's account goes into the ledger.
+
+        Raises:
+            AssertionError: Naming what is wrong, with the tail of the workers' logs.
+        """
+        deadline = time.monotonic() + seconds
+        while (problems := self.problems()) and time.monotonic() < deadline:
+            if any(problem.is_lasting for problem in problems):
+                break
+            time.sleep(0.25)
+        self.site.ledger.close(len(self.runs), problems)
+        if problems:
+            lines = [f"{problem.kind}: {problem.text}" for problem in problems]
+            for run in {problem.run for problem in problems}:
+                lines += self._story(run)
+            raise AssertionError("\n".join(lines))
+
+    def _story(self, run: UUID) -> list[str]:
+        """What happened to one run, for a person who has to find out why."""
+        states = self.site.client.read_flow_run_states(run)
+        lines = [f"--- {run}"]
+        lines += [
+            f"{state.timestamp:%H:%M:%S.%f} {state.type.value}/{state.name} {state.message or ''}"
+            for state in sorted(states, key=lambda state: state.timestamp)
+        ]
+        found = self.site.read([run]).get(run)
+        lines.append(f"labels {found.labels if found else None}")
+        lines += [
+            f"job {job['job_id']} {job['state']} {job['labels'].get('prefect-vertex_attempt')}"
+            for job in self.jobs(run)
+        ]
+        for at, api, who, kind, about in self.site.proxies.call("calls"):
+            if about == str(run):
+                moment = time.strftime("%H:%M:%S", time.localtime(at))
+                lines.append(f"{moment}.{int(at % 1 * 1000):03} {api} {who} {kind}")
+        return lines
+
+    def close(self) -> None:
+        """End its workers, and nothing else."""
+        for worker in self.workers:
+            worker.kill()

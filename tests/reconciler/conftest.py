@@ -1,0 +1,241 @@
+"""A stage: a Prefect server and Vertex AI in memory, a clock moved by hand, and workers on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
+from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
+from prefect_vertex.reconciler.care import Assignment, Ticket
+from prefect_vertex.reconciler.loop import Reconciler
+from prefect_vertex.reconciler.ports import Figures, World
+from prefect_vertex.testing import ManualClock
+
+if TYPE_CHECKING:
+    from tests.reconciler.fakes import FakeFlowRuns, Gateway, Run
+
+POOL_ID = "7a7b7c7d-1111-4222-8333-444455556666"
+PROJECT = "demo-project"
+HOME = "us-central1"
+PATIENCE = 5000
+"""Turns of the event loop that a step may take."""
+
+
+def _load_fakes() -> ModuleType:
+    """Import the module beside this one: test folders are no packages."""
+    name = "prefect_vertex_reconciler_fakes"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("fakes.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+class CountedSlots:
+    """A worker's limit."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self.limit = limit
+        self.taken: set[str] = set()
+
+    def take(self, run_id: str) -> bool:
+        """Count an adopted job."""
+        if len(self.taken) >= self.limit and run_id not in self.taken:
+            return False
+        self.taken.add(run_id)
+        return True
+
+    def free(self, run_id: str) -> None:
+        """Count it no more."""
+        self.taken.discard(run_id)
+
+
+class Stage:
+    """The world of a test, and its hand in it."""
+
+    def __init__(self) -> None:
+        fakes = _load_fakes()
+        self.clock = ManualClock()
+        self.wall = fakes.WallClock(self.clock)
+        self.runs: FakeFlowRuns = fakes.FakeFlowRuns(self.wall)
+        self.gateways: dict[tuple[str, str], Gateway] = {}
+        self._gateway = fakes.Gateway
+        self.workers: list[Reconciler] = []
+        self.slots: dict[str, CountedSlots] = defaultdict(CountedSlots)
+        self.stack = AsyncExitStack()
+        self._stacks: dict[int, AsyncExitStack] = {}
+        self.list_lag_seconds = 0.0
+
+    # --- Vertex AI -----------------------------------------------------------------------------
+
+    def for_target(self, target: Target) -> Gateway:
+        """The gateway of a place; places are alike whatever the credentials."""
+        key = (target.project, target.location)
+        if key not in self.gateways:
+            self.gateways[key] = self._gateway(
+                Target(*key), clock=self.clock, list_lag_seconds=self.list_lag_seconds
+            )
+        return self.gateways[key]
+
+    def gateway(self, location: str = HOME) -> Gateway:
+        """The gateway of a location."""
+        return self.for_target(Target(PROJECT, location))
+
+    def jobs(self, run: Run | None = None) -> list[JobSnapshot]:
+        """All jobs, or a run's, whatever their place."""
+        found = [job for gateway in self.gateways.values() for job in gateway.jobs]
+        return [job for job in found if run is None or job.flow_run_id == run.id]
+
+    def job(self, run: Run) -> JobSnapshot:
+        """The run's only job."""
+        (job,) = self.jobs(run)
+        return job
+
+    def live(self) -> list[JobSnapshot]:
+        """Jobs that have not ended."""
+        return [job for job in self.jobs() if not job.is_terminal]
+
+    def move(self, job: JobSnapshot, state: str, error: tuple[int, str] | None = None) -> None:
+        """Put a job into a state."""
+        name = job.resource_name
+        failure = JobError(code=error[0], message=error[1]) if error else None
+        self.gateway(name.location).advance(name, f"JOB_STATE_{state}", error=failure)
+
+    def vanish(self, job: JobSnapshot) -> None:
+        """Somebody ends and deletes a job."""
+        name = job.resource_name
+        del self.gateway(name.location)._jobs[name.key]
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def worker(
+        self, name: str = "w", *, home: tuple[str, ...] = (HOME,), **figures: float
+    ) -> Reconciler:
+        """Start a worker's reconciler."""
+        places = frozenset(Target(PROJECT, location) for location in home)
+        world = World(
+            runs=self.runs,
+            gateways=self,
+            pool_id=POOL_ID,
+            worker_name=name,
+            instance=f"instance-{len(self._stacks)}",
+            home=lambda: places,
+            slots=self.slots[name],
+            clock=self.wall,
+            figures=Figures(**figures),
+        )
+        reconciler = Reconciler(world)
+        stack = await self.stack.enter_async_context(AsyncExitStack())
+        self._stacks[id(reconciler)] = stack
+        await stack.enter_async_context(reconciler)
+        self.workers.append(reconciler)
+        return reconciler
+
+    async def kill(self, reconciler: Reconciler) -> None:
+        """End a worker between two of its steps; nothing of it is left but what it wrote."""
+        self.workers.remove(reconciler)
+        await self._stacks[id(reconciler)].aclose()
+
+    async def tick(self, times: int = 1, *, seconds: float = 5) -> None:
+        """Let time pass, then let every worker look and act."""
+        for _ in range(times):
+            await self.clock.advance(seconds)
+            for reconciler in list(self.workers):
+                await reconciler.tick()
+            await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until no step is under way, but for those that the test itself holds up."""
+        await self.clock.settle()
+        for _ in range(PATIENCE):
+            cares = [care for worker in self.workers for care in worker.book.values()]
+            if not any(care.busy and care.interrupt is None for care in cares):
+                return
+            await anyio.lowlevel.checkpoint()
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def assignment(
+        self, run: Run, location: str = HOME, policy: RunPolicy | None = None
+    ) -> Assignment:
+        """What a run asks for."""
+        pool = {
+            "machine_spec": {"machine_type": "n1-standard-4"},
+            "container_spec": {"image_uri": "europe-docker.pkg.dev/p/flows/forecast:1"},
+        }
+        candidate = Candidate(
+            project=PROJECT,
+            location=location,
+            job_spec={"worker_pool_specs": [pool]},
+            command=("prefect", "flow-run", "execute"),
+        )
+        identity = RunIdentity(flow_run_id=run.id, flow_run_name="a-run", work_pool_id=POOL_ID)
+        spec = RunSpec(identity=identity, candidates=(candidate,))
+        return Assignment(run_id=run.id, spec=spec, policy=policy or RunPolicy(), bootstrap="pass")
+
+    def pick_up(self, run: Run) -> None:
+        """A worker wins the run, as Prefect's base class does it before `run()`."""
+        self.runs.put(run.id, RunState.PENDING)
+        self.runs.put(run.id, RunState.PENDING, "Submitting")
+
+    def submit(
+        self, worker: Reconciler, run: Run | None = None, **wishes: Any
+    ) -> tuple[Run, Ticket]:
+        """A worker picks a run up, a new one if none is given, and takes care of it."""
+        run = run or self.runs.add()
+        self.pick_up(run)
+        return run, worker.take(self.assignment(run, **wishes))
+
+    async def submitted(self, worker: Reconciler, **wishes: Any) -> tuple[Run, Ticket]:
+        """The same, until its job is there."""
+        run, ticket = self.submit(worker, **wishes)
+        await self.rest()
+        assert len(self.jobs(run)) == 1
+        return run, ticket
+
+    async def running(self, worker: Reconciler, **wishes: Any) -> tuple[Run, Ticket]:
+        """The same, until its container has started the flow."""
+        run, ticket = await self.submitted(worker, **wishes)
+        self.start(run)
+        await self.tick()
+        return run, ticket
+
+    def start(self, run: Run) -> None:
+        """The newest job's container starts the flow."""
+        self.move(self.jobs(run)[-1], "RUNNING")
+        self.runs.put(run.id, RunState.RUNNING)
+
+    def complete(self, run: Run) -> None:
+        """The flow ends well, and its container with it."""
+        self.runs.put(run.id, RunState.COMPLETED)
+        self.move(self.jobs(run)[-1], "SUCCEEDED")
+
+    def reschedule(self, run: Run) -> None:
+        """The container is asked to end, and puts its run back to Scheduled."""
+        self.runs.put(run.id, RunState.SCHEDULED, "AwaitingRetry")
+
+
+@pytest.fixture
+async def stage(anyio_backend: str) -> AsyncIterator[Stage]:
+    """A stage; when the test ends, every fault was met and nothing improper was proposed."""
+    stage = Stage()
+    async with stage.stack:
+        yield stage
+    for gateway in stage.gateways.values():
+        gateway.assert_scripts_used()
+    assert stage.runs.misdeeds == []

@@ -1,0 +1,279 @@
+"""A Prefect server in memory, as far as `FlowRuns` sees one.
+
+The server keeps the transition rules of Prefect 3.9.1 (tried, 14 states by 7 proposals): it refuses
+a second state of the same name, takes a Pending state over a finished run as readily as over a
+waiting one, and takes Cancelled over everything.  What it takes but nobody should propose is noted
+in `misdeeds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import anyio.lowlevel
+
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, RunState, RunView
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
+from prefect_vertex.testing import FakeJobGateway, ManualClock
+
+T = TypeVar("T")
+WAITING = {RunState.SCHEDULED, RunState.PENDING}
+
+
+class WallClock:
+    """The reconciler's clock, moved by a `ManualClock`."""
+
+    def __init__(self, manual: ManualClock) -> None:
+        self.manual = manual
+
+    def now(self) -> datetime:
+        """The time, aware."""
+        return self.manual.utc()
+
+
+class Gateway(FakeJobGateway):
+    """The fake, and outages: every call of a method in `down` ends with the error there."""
+
+    down: dict[str, Exception]
+
+    def __init__(self, target: Target, *, clock: ManualClock, list_lag_seconds: float) -> None:
+        super().__init__(target, clock=clock, list_lag_seconds=list_lag_seconds)
+        self.down = {}
+
+    async def _call(self, method: str, effect: Callable[[], T]) -> T:
+        if method in self.down:
+            self.calls[method] += 1
+            raise self.down[method]
+        return await super()._call(method, effect)
+
+
+@dataclass
+class Run:
+    """One flow run on the server."""
+
+    id: str
+    deployment_id: str
+    history: list[tuple[RunState, str, str, datetime]]
+    labels: dict[str, str] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
+    identifier: str = ""
+    lease_id: str = ""
+    message: str = ""
+    suspended: bool = False
+    retries_in_process: bool = False
+    ended_at: datetime | None = None
+
+    @property
+    def state(self) -> RunState:
+        """Its state's type."""
+        return self.history[-1][0]
+
+    @property
+    def name(self) -> str:
+        """Its state's name."""
+        return self.history[-1][1]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all states that it was in."""
+        return [name for _, name, _, _ in self.history]
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that its labels announce."""
+        return int(self.labels.get(ATTEMPT_LABEL, "0"))
+
+
+class FakeFlowRuns:
+    """`FlowRuns` in memory."""
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self.rows: dict[str, Run] = {}
+        self.offline: set[str] = set()
+        self.leases: dict[str, datetime] = {}
+        self.renewals: dict[str, list[datetime]] = defaultdict(list)
+        self.down = False
+        self.poison: dict[str, Exception] = {}
+        self.calls: Counter[str] = Counter()
+        self.logs: dict[str, list[str]] = defaultdict(list)
+        self.events: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        self.misdeeds: list[str] = []
+
+    # --- what a test says ----------------------------------------------------------------------
+
+    def add(self, *, deployment_id: str = "a-deployment") -> Run:
+        """A Scheduled run."""
+        run_id = str(uuid.UUID(int=next(self._ids)))
+        run = Run(run_id, deployment_id, [])
+        self.rows[run_id] = run
+        self.put(run_id, RunState.SCHEDULED)
+        return run
+
+    def put(self, run_id: str, state: RunState, name: str = "", message: str = "") -> None:
+        """Put a run into a state, as the server does, a person or its container."""
+        run, now = self.rows[run_id], self._clock.now()
+        name = name or state.value.capitalize()
+        run.history.append((state, name, f"state-{next(self._ids)}", now))
+        run.message = message
+        run.ended_at = now if state.is_final else None
+
+    # --- FlowRuns ------------------------------------------------------------------------------
+
+    async def read(self, run_id: str) -> RunView | None:
+        """See `FlowRuns.read`."""
+        await self._call("read", run_id)
+        return self._view(self.rows[run_id]) if run_id in self.rows else None
+
+    async def came_from(self, run: RunView) -> RunState | None:
+        """See `FlowRuns.came_from`."""
+        await self._call("came_from", run.id)
+        return self._before(self.rows[run.id])
+
+    async def read_many(self, run_ids: Collection[str]) -> dict[str, RunView]:
+        """See `FlowRuns.read_many`."""
+        await self._call("read_many")
+        known = [uuid.UUID(run_id) for run_id in run_ids]
+        return {str(key): self._view(self.rows[str(key)]) for key in known if str(key) in self.rows}
+
+    async def cancelling(self) -> list[RunView]:
+        """See `FlowRuns.cancelling`."""
+        return await self._in_states("cancelling", {RunState.CANCELLING})
+
+    async def ended_since(self, since: datetime) -> list[RunView]:
+        """See `FlowRuns.ended_since`."""
+        await self._call("ended_since")
+        rows = self.rows.values()
+        return [self._view(run) for run in rows if run.ended_at and run.ended_at >= since]
+
+    async def unfinished(self) -> list[RunView]:
+        """See `FlowRuns.unfinished`: also runs that wait for a retry."""
+        begun = {RunState.PENDING, RunState.RUNNING, RunState.CANCELLING, RunState.PAUSED}
+        views = await self._in_states("unfinished", begun)
+        rows = self.rows.values()
+        return views + [self._view(run) for run in rows if run.names[-1] == "AwaitingRetry"]
+
+    async def propose(self, run_id: str, proposal: Proposal) -> bool:
+        """See `FlowRuns.propose`."""
+        await self._call("propose", run_id)
+        run = self.rows.get(run_id)
+        if run is None or not self._accepts(run, proposal):
+            return False
+        self.put(run_id, proposal.state, proposal.name, proposal.message)
+        return True
+
+    async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
+        """See `FlowRuns.label`."""
+        await self._call("label", run_id)
+        if run_id in self.rows:
+            self.rows[run_id].labels.update(labels)
+
+    async def name_infrastructure(self, run_id: str, identifier: str) -> None:
+        """See `FlowRuns.name_infrastructure`."""
+        await self._call("name_infrastructure", run_id)
+        if run_id in self.rows:
+            self.rows[run_id].identifier = identifier
+
+    async def hand_back(self, run_id: str) -> None:
+        """See `FlowRuns.hand_back`."""
+        await self._call("hand_back", run_id)
+        self.rows[run_id].retries_in_process = False
+
+    async def claim(self, run_id: str, key: str, value: str) -> str:
+        """See `FlowRuns.claim`."""
+        await self._call("claim", run_id)
+        return self.rows[run_id].claims.setdefault(key, value) if run_id in self.rows else ""
+
+    async def read_claim(self, run_id: str, key: str) -> str:
+        """See `FlowRuns.read_claim`."""
+        await self._call("read_claim", run_id)
+        return self.rows[run_id].claims.get(key, "") if run_id in self.rows else ""
+
+    async def renew_lease(self, lease_id: str) -> bool:
+        """See `FlowRuns.renew_lease`."""
+        await self._call("renew_lease")
+        now = self._clock.now()
+        if self.leases.get(lease_id, now) <= now:
+            return False
+        self.leases[lease_id] = now + timedelta(seconds=300)
+        self.renewals[lease_id].append(now)
+        return True
+
+    async def offline_workers(self) -> set[str]:
+        """See `FlowRuns.offline_workers`."""
+        await self._call("offline_workers")
+        return set(self.offline)
+
+    def log(self, run: RunView, level: int, message: str) -> None:
+        """See `FlowRuns.log`."""
+        self.logs[run.id].append(message)
+
+    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
+        """See `FlowRuns.emit`."""
+        self.events[run.id, event, key] = payload
+
+    # --- inside --------------------------------------------------------------------------------
+
+    async def _call(self, method: str, run_id: str = "") -> None:
+        self.calls[method] += 1
+        await anyio.lowlevel.checkpoint()
+        if self.down:
+            raise PrefectUnavailableError("The Prefect API answered 503 to GET /.")
+        if run_id in self.poison:
+            raise self.poison[run_id]
+
+    async def _in_states(self, method: str, states: set[RunState]) -> list[RunView]:
+        await self._call(method)
+        return [self._view(run) for run in self.rows.values() if run.state in states]
+
+    @staticmethod
+    def _before(run: Run) -> RunState | None:
+        skipped = WAITING if run.state in WAITING else {run.state}
+        return next((kind for kind, *_ in reversed(run.history) if kind not in skipped), None)
+
+    def _view(self, run: Run) -> RunView:
+        state, name, state_id, since = run.history[-1]
+        asked = state in {RunState.CANCELLING, RunState.SCHEDULED}
+        return RunView(
+            id=run.id,
+            name="a-run",
+            state=state,
+            state_name=name,
+            state_id=state_id,
+            state_time=since,
+            observed_at=self._clock.now(),
+            previous=self._before(run) if asked else None,
+            suspended=run.suspended and state is RunState.PAUSED,
+            retries_in_process=run.retries_in_process,
+            lease_id=run.lease_id,
+            identifier=run.identifier,
+            deployment_id=run.deployment_id,
+            labels=dict(run.labels),
+        )
+
+    def _accepts(self, run: Run, proposal: Proposal) -> bool:
+        old, new = run.state, proposal.state
+        if proposal.name == run.names[-1]:
+            return False
+        final = {state for state in RunState if state.is_final}
+        begun = {RunState.RUNNING, RunState.PAUSED}
+        refused = {
+            RunState.PENDING: begun | {RunState.CANCELLING, RunState.CANCELLED},
+            RunState.SCHEDULED: {RunState.CANCELLING},
+            RunState.CRASHED: final | {RunState.CANCELLING},
+            RunState.CANCELLED: {RunState.CANCELLED},
+        }[new]
+        if old in refused:
+            return False
+        wrong = old.is_final or (new is RunState.PENDING and old is not RunState.PENDING)
+        if wrong or (run.suspended and old is RunState.PAUSED):
+            self.misdeeds.append(f"{proposal.name} over {run.names[-1]}")
+        return True

@@ -1,0 +1,339 @@
+"""Ends of jobs and of runs, as they meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prefect_vertex.lifecycle.outcomes import TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.run import RunState
+
+if TYPE_CHECKING:
+    from tests.reconciler.conftest import Stage
+    from tests.reconciler.fakes import Run
+
+pytestmark = pytest.mark.anyio
+
+TRACEBACK = "Traceback (most recent call last):\nValueError: no such column"
+EXIT_3 = (3, f"The replica workerpool0-0 exited with a non-zero status of 3.\n{TRACEBACK}")
+STOCKOUT = (8, "Resources are insufficient in region: us-central1. Try a different region.")
+
+
+async def test_a_job_that_fails_under_its_run_crashes_it_with_the_services_own_words(
+    stage: Stage,
+) -> None:
+    run, ticket = await stage.running(await stage.worker())
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    assert run.message.startswith("Replica workerpool0-0 of CustomJob")
+    assert run.message.endswith("ValueError: no such column")
+    assert ticket.crashed
+    assert (await ticket.wait_ended()).exit_status == 3
+
+
+async def test_an_error_that_comes_late_is_waited_for(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker())
+    stage.move(stage.job(run), "FAILED")
+    await stage.tick(12)
+    assert run.name == "Running"
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick(4)
+
+    assert "ValueError: no such column" in run.message
+    assert stage.gateway().calls["describe"] <= 6
+
+
+async def test_an_error_that_never_comes_is_not_waited_for_for_ever(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker())
+    stage.move(stage.job(run), "FAILED")
+    await stage.tick(25)
+
+    assert run.name == "Crashed"
+    assert "Vertex AI gave no reason." in run.message
+
+
+@pytest.mark.parametrize("started", [True, False])
+async def test_a_container_that_leaves_without_a_word_crashes_its_run(
+    *, started: bool, stage: Stage
+) -> None:
+    run, _ = await stage.submitted(await stage.worker())
+    if started:
+        stage.start(run)
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    assert ("never reported an end" if started else "without starting the flow") in run.message
+
+
+async def test_a_run_that_ends_between_two_looks_keeps_its_end(stage: Stage) -> None:
+    """The job is read first: a run read after its job was over cannot change any more."""
+    run, ticket = await stage.running(await stage.worker())
+    stage.runs.put(run.id, RunState.FAILED)
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick()
+
+    assert run.name == "Failed"
+    assert (await ticket.wait_ended()).exit_status == 0
+
+
+async def test_a_suspended_run_is_left_alone(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, ticket = await stage.running(worker)
+    run.suspended = True
+    stage.runs.put(run.id, RunState.PAUSED, "Suspended")
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(2)
+    assert (await ticket.wait_ended()).exit_status == 0
+    stage.runs.put(run.id, RunState.SCHEDULED, "Resuming")
+    stage.submit(worker, run)
+    await stage.rest()
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
+async def test_a_blocking_pause_whose_job_is_over_is_crashed(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker())
+    stage.runs.put(run.id, RunState.PAUSED)
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick()
+
+    assert run.name == "Crashed"
+
+
+async def test_a_job_cancelled_in_vertex_ai_cancels_its_run_and_says_so(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker())
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick()
+
+    assert run.name == "Cancelled"
+    assert "outside Prefect" in run.message
+
+
+async def test_a_job_that_reached_its_maximum_run_time_crashes_its_run(stage: Stage) -> None:
+    policy = RunPolicy(timeout_seconds=60)
+    run, _ = await stage.running(await stage.worker(), policy=policy)
+    await stage.tick(12)
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    assert "maximum run time" in run.message
+
+
+async def test_a_job_without_machines_is_cancelled_and_then_its_run_crashed(stage: Stage) -> None:
+    policy = RunPolicy(provisioning_timeout_seconds=30)
+    run, _ = await stage.submitted(await stage.worker(), policy=policy)
+    await stage.tick(8)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    assert run.name == "Provisioning"
+    stage.move(stage.job(run), "CANCELLED")
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    assert "had no machines after 30 s" in run.message
+
+
+async def test_the_reason_of_our_own_cancel_outlives_the_worker(stage: Stage) -> None:
+    worker = await stage.worker()
+    policy = RunPolicy(start_grace_seconds=30)
+    run, _ = await stage.submitted(worker, policy=policy)
+    stage.move(stage.job(run), "RUNNING")
+    await stage.tick(8)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    await stage.kill(worker)
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.worker()
+    await stage.tick(2)
+
+    assert run.name == "Crashed"
+    assert "had not started after 30 s" in run.message
+
+
+# --- attempts -------------------------------------------------------------------------------------
+
+
+async def rescheduled_and_taken(stage: Stage) -> Run:
+    """A run whose container put it back to Scheduled and that was taken before its job was over."""
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    stage.reschedule(run)
+    await stage.tick()
+    stage.submit(worker, run)
+    await stage.tick(2)
+    assert len(stage.jobs(run)) == 1
+    return run
+
+
+async def test_a_rescheduled_run_gets_its_next_job_once_the_old_one_is_over(stage: Stage) -> None:
+    run = await rescheduled_and_taken(stage)
+    stage.move(stage.job(run), "FAILED", STOCKOUT)
+    await stage.tick(2)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
+async def test_a_rescheduled_run_whose_job_a_person_stopped_does_not_come_back(
+    stage: Stage,
+) -> None:
+    run = await rescheduled_and_taken(stage)
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick(2)
+
+    assert run.name == "Cancelled"
+    assert len(stage.jobs(run)) == 1
+
+
+async def test_a_rescheduled_run_whose_replica_failed_is_crashed(stage: Stage) -> None:
+    run = await rescheduled_and_taken(stage)
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick(2)
+
+    assert run.name == "Crashed"
+
+
+async def test_an_old_job_that_does_not_leave_is_cancelled_and_followed(stage: Stage) -> None:
+    run = await rescheduled_and_taken(stage)
+    await stage.tick(12)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick(2)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
+async def test_the_waiter_of_the_last_attempt_is_done_when_the_next_begins(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, first = await stage.running(worker)
+    stage.reschedule(run)
+    _, second = stage.submit(worker, run)
+    await stage.rest()
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(2)
+
+    assert (await first.wait_ended()).exit_status == 0
+    assert second.resource_name == stage.jobs(run)[-1].resource_name
+    assert second.outcome is None
+
+
+async def test_a_rescheduled_run_that_nobody_takes_is_judged_all_the_same(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker())
+    stage.reschedule(run)
+    await stage.tick()
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick()
+
+    assert run.name == "Cancelled"
+
+
+@pytest.mark.parametrize("restart", [True, False])
+async def test_a_retry_that_waited_in_a_dead_container_is_handed_to_the_workers(
+    *, restart: bool, stage: Stage
+) -> None:
+    """No worker is ever offered a run that retries in process."""
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    run.retries_in_process = True
+    stage.reschedule(run)
+    await stage.tick()
+    if restart:
+        await stage.kill(worker)
+        await stage.worker()
+    stage.move(stage.job(run), "FAILED", STOCKOUT)
+    await stage.tick(2)
+
+    assert run.name == "AwaitingRetry"
+    assert not run.retries_in_process
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+async def test_a_preempted_run_comes_back_through_the_pool(
+    *, in_process: bool, stage: Stage
+) -> None:
+    worker = await stage.worker()
+    run, ticket = await stage.running(worker, policy=RunPolicy(spot=True))
+    run.retries_in_process = in_process
+    stage.move(stage.job(run), "FAILED", STOCKOUT)
+    await stage.tick()
+
+    assert run.name == "AwaitingRetry"
+    assert not run.retries_in_process
+    assert (await ticket.wait_ended()).reason is TerminationReason.PREEMPTED
+    stage.submit(worker, run, policy=RunPolicy(spot=True))
+    await stage.rest()
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
+async def test_a_persons_retry_is_a_new_attempt(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick(2)
+    stage.runs.put(run.id, RunState.SCHEDULED)
+    stage.submit(worker, run)
+    await stage.rest()
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+    assert run.identifier == str(stage.jobs(run)[-1].resource_name)
+
+
+async def test_another_worker_does_not_judge_a_retry_by_the_attempt_before(stage: Stage) -> None:
+    """Nor by its lingering job's start grace, nor by its end, nor by its deletion."""
+    import anyio
+
+    one, _ = await stage.worker("one"), await stage.worker("two", sweep_seconds=5)
+    run, _ = await stage.running(one)
+    stage.move(stage.job(run), "FAILED", EXIT_3)
+    await stage.tick(2)
+    turn = anyio.Event()
+    stage.gateway().script("submission_turn", until=turn)
+    stage.runs.put(run.id, RunState.SCHEDULED)
+    stage.submit(one, run)
+    await stage.tick(10)
+    assert run.name == "Submitting"
+    stage.vanish(stage.job(run))
+    await stage.tick(40)
+    assert run.name == "Submitting"
+    turn.set()
+    await stage.rest()
+
+    assert stage.job(run).attempt == 2
+
+
+# --- leaks ----------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_outlives_its_run_is_cancelled_until_it_is_gone(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    stage.runs.put(run.id, RunState.COMPLETED)
+    await stage.tick(11)
+    assert stage.gateway().calls["cancel"] == 0
+    for sent in (1, 2, 3):
+        await stage.tick(1)
+        assert stage.gateway().calls["cancel"] == sent
+        stage.move(stage.job(run), "RUNNING")
+        await stage.tick(11)
+    stage.move(stage.job(run), "CANCELLED")
+    await stage.tick()
+
+    assert run.name == "Completed"
+    assert worker.book == {}
+
+
+async def test_a_deleted_runs_job_is_cancelled(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    del stage.runs.rows[run.id]
+    await stage.tick(12)
+    assert stage.gateway().calls["cancel"] == 0
+    await stage.tick(14)
+    assert stage.jobs()[0].state == "JOB_STATE_CANCELLING"
+    stage.move(stage.jobs()[0], "CANCELLED")
+    await stage.tick(14)
+
+    assert worker.book == {}

@@ -1,0 +1,100 @@
+"""One Prefect server for all tests here; each test has a pool, a flow and a deployment."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack
+from prefect_vertex.runs.prefect import PrefectFlowRuns
+
+
+@dataclass
+class Pool:
+    """A work pool, a flow and a deployment on the server."""
+
+    client: PrefectClient
+    name: str
+    flow_id: UUID
+    deployment_id: UUID
+
+    async def run(
+        self, kind: StateType = StateType.SCHEDULED, name: str = "", **fields: Any
+    ) -> FlowRun:
+        """A run of the deployment, put into a state as by its container or a person."""
+        run = await self.client.create_flow_run_from_deployment(self.deployment_id)
+        if kind is not StateType.SCHEDULED or name:
+            await self.put(run, kind, name)
+        if fields:
+            await self.client.update_flow_run(run.id, **fields)
+        return await self.client.read_flow_run(run.id)
+
+    async def limited_run(self) -> FlowRun:
+        """A run of a deployment that allows one at a time."""
+        deployment_id = await self.client.create_deployment(
+            self.flow_id, "limited", work_pool_name=self.name, concurrency_limit=1
+        )
+        return await self.client.create_flow_run_from_deployment(deployment_id)
+
+    async def put(self, run: FlowRun, kind: StateType, name: str = "") -> None:
+        """Put a run into a state, whatever it was in."""
+        state = State(type=kind, name=name or kind.value.capitalize())
+        await self.client.set_flow_run_state(run.id, state, force=True)
+
+    async def offered(self) -> set[UUID]:
+        """Runs that a worker of the pool is offered."""
+        answers = await self.client.get_scheduled_flow_runs_for_work_pool(
+            self.name, scheduled_before=datetime.now(UTC)
+        )
+        return {answer.flow_run.id for answer in answers}
+
+
+@pytest.fixture(scope="session")
+def api_url() -> Iterator[str]:
+    """A real server on a free port, with a home of its own."""
+    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-runs-"))
+    (home / "logs").mkdir()
+    with Children(home / "logs") as children:
+        stack = LocalStack(children, home)
+        stack.start_server()
+        yield stack.api_url
+        EventsWorker.drain_all(timeout=5)
+        APILogWorker.drain_all(timeout=5)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+async def client(api_url: str) -> AsyncIterator[PrefectClient]:
+    """A client of the server."""
+    async with PrefectClient(api_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def pool(client: PrefectClient) -> Pool:
+    """A fresh pool."""
+    name = f"pool-{uuid4().hex[:8]}"
+    await client.create_work_pool(WorkPoolCreate(name=name, type="vertex-custom-job"))
+    flow_id = await client.create_flow_from_name(name)
+    deployment_id = await client.create_deployment(flow_id, name, work_pool_name=name)
+    return Pool(client, name, flow_id, deployment_id)
+
+
+@pytest.fixture
+def runs(client: PrefectClient, pool: Pool) -> PrefectFlowRuns:
+    """The adapter for that pool."""
+    return PrefectFlowRuns(client, pool.name)

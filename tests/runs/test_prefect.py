@@ -1,0 +1,400 @@
+"""PrefectFlowRuns against a real server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import anyio
+import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import StateType
+from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, INSTANCE_LABEL, RunState
+from prefect_vertex.runs import prefect as module
+from prefect_vertex.runs.port import FlowRuns, PrefectUnavailableError, Proposal
+from prefect_vertex.runs.prefect import PrefectFlowRuns
+
+if TYPE_CHECKING:
+    from tests.runs.conftest import Pool
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+NOBODY = str(uuid4())
+CRASH = Proposal(state=RunState.CRASHED, name="Crashed", message="It failed.")
+
+
+def shown(name: str) -> Proposal:
+    return Proposal(state=RunState.PENDING, name=name, message="It waits.")
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_read_as_it_is(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING, "Submitting", infrastructure_pid="a-job")
+
+    view = await runs.read(str(run.id))
+
+    assert view is not None
+    assert (view.state, view.state_name) == (RunState.PENDING, "Submitting")
+    assert view.identifier == "a-job"
+    assert view.deployment_id == str(pool.deployment_id)
+
+
+async def test_a_run_that_does_not_exist_is_none(runs: PrefectFlowRuns) -> None:
+    assert await runs.read(NOBODY) is None
+    assert await runs.read_many([NOBODY]) == {}
+    assert await runs.read_many([]) == {}
+
+
+async def test_many_are_read_page_by_page(
+    runs: PrefectFlowRuns, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE_SIZE", 2)
+    ids = {str((await pool.run(StateType.RUNNING)).id) for _ in range(5)}
+
+    assert (await runs.read_many([*ids, NOBODY])).keys() == ids
+    assert {view.id for view in await runs.unfinished()} == ids
+
+
+async def test_the_servers_largest_page_is_ours(
+    runs: PrefectFlowRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await runs.unfinished()
+    monkeypatch.setattr(module, "PAGE_SIZE", module.PAGE_SIZE + 1)
+
+    with pytest.raises(PrefectUnavailableError, match="422"):
+        await runs.unfinished()
+
+
+async def test_what_is_unfinished_and_what_is_cancelling(runs: PrefectFlowRuns, pool: Pool) -> None:
+    by_kind = {kind: str((await pool.run(kind)).id) for kind in StateType}
+    begun = {StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING}
+
+    assert {view.id for view in await runs.unfinished()} == {by_kind[kind] for kind in begun}
+    assert [view.id for view in await runs.cancelling()] == [by_kind[StateType.CANCELLING]]
+
+
+async def test_runs_that_wait_for_a_retry_are_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
+    """One that waits in a dead container is offered to nobody: only a sweep finds it."""
+    run = await pool.run(StateType.SCHEDULED, "AwaitingRetry")
+
+    assert [view.id for view in await runs.unfinished()] == [str(run.id)]
+
+
+async def test_what_has_ended_since(runs: PrefectFlowRuns, pool: Pool) -> None:
+    before = datetime.now(UTC)
+    ended = {str((await pool.run(kind)).id) for kind in StateType if kind.name in
+             {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}}  # fmt: skip
+    await pool.run(StateType.RUNNING)
+
+    assert {view.id for view in await runs.ended_since(before)} == ended
+    assert await runs.ended_since(datetime.now(UTC) + timedelta(minutes=1)) == []
+
+
+async def test_other_pools_runs_are_not_ours(
+    runs: PrefectFlowRuns, pool: Pool, client: PrefectClient
+) -> None:
+    await pool.run(StateType.CANCELLING)
+    other = PrefectFlowRuns(client, "another-pool")
+
+    assert await other.cancelling() == []
+    assert await other.unfinished() == []
+
+
+async def test_where_a_run_came_from(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING, infrastructure_pid="a-job")
+    for kind in (StateType.RUNNING, StateType.SCHEDULED):
+        await pool.put(run, kind)
+    scheduled = await runs.read(str(run.id))
+    await pool.put(run, StateType.PENDING)
+    pending = await runs.read(str(run.id))
+    await pool.put(run, StateType.CANCELLING)
+    (cancelling,) = await runs.cancelling()
+
+    assert scheduled is not None
+    assert scheduled.previous is RunState.RUNNING
+    assert pending is not None
+    assert pending.previous is None
+    assert await runs.came_from(pending) is RunState.RUNNING
+    assert cancelling.previous is RunState.PENDING
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+async def test_a_proposal_that_is_accepted_shows(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING)
+
+    assert await runs.propose(str(run.id), shown("InfrastructurePending"))
+
+    view = await runs.read(str(run.id))
+    assert view is not None
+    assert view.state_name == "InfrastructurePending"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "proposal"),
+    [
+        (StateType.PENDING, "Provisioning", shown("Provisioning")),
+        (StateType.RUNNING, "", shown("Provisioning")),
+        (StateType.COMPLETED, "", CRASH),
+        (StateType.CANCELLING, "", CRASH),
+    ],
+)
+async def test_a_refusal_is_no_error_and_changes_nothing(
+    kind: StateType, name: str, proposal: Proposal, runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    run = await pool.run(kind, name)
+
+    assert not await runs.propose(str(run.id), proposal)
+
+    view = await runs.read(str(run.id))
+    assert view is not None
+    assert view.state_id == str(run.state_id)
+
+
+async def test_labels_are_merged(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING)
+    await runs.label(str(run.id), {INSTANCE_LABEL: "w/1", ATTEMPT_LABEL: "1"})
+    await runs.label(str(run.id), {ATTEMPT_LABEL: "2"})
+
+    view = await runs.read(str(run.id))
+
+    assert view is not None
+    assert (view.holder, view.attempt) == ("w/1", 2)
+
+
+async def test_the_identifier_is_written(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING)
+    await runs.name_infrastructure(str(run.id), "projects/p/locations/l/customJobs/1")
+
+    view = await runs.read(str(run.id))
+
+    assert view is not None
+    assert view.identifier == "projects/p/locations/l/customJobs/1"
+
+
+async def test_what_is_written_to_a_deleted_run_is_lost_without_an_error(
+    runs: PrefectFlowRuns,
+) -> None:
+    await runs.label(NOBODY, {"a": "b"})
+    await runs.name_infrastructure(NOBODY, "a-job")
+    await runs.hand_back(NOBODY)
+
+    assert not await runs.propose(NOBODY, CRASH)
+    assert await runs.claim(NOBODY, "a-key", "me") == ""
+    assert await runs.read_claim(NOBODY, "a-key") == ""
+
+
+@pytest.mark.parametrize("kind", [StateType.PENDING, StateType.RUNNING])
+async def test_a_run_that_is_scheduled_again_is_offered_to_the_workers(
+    kind: StateType, runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    run = await pool.run(kind)
+    again = Proposal(state=RunState.SCHEDULED, name="AwaitingRetry", message="Another is due.")
+    assert run.id not in await pool.offered()
+
+    assert await runs.propose(str(run.id), again)
+
+    assert run.id in await pool.offered()
+
+
+async def test_a_run_that_is_handed_back_is_offered_to_the_workers(
+    runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    run = await pool.run(StateType.RUNNING)
+    policy = run.empirical_policy.model_copy(update={"retry_type": "in_process"})
+    await pool.client.update_flow_run(run.id, empirical_policy=policy)
+    await pool.put(run, StateType.SCHEDULED, "AwaitingRetry")
+    view = await runs.read(str(run.id))
+    assert view is not None
+    assert view.retries_in_process
+    assert run.id not in await pool.offered()
+
+    await runs.hand_back(str(run.id))
+
+    assert run.id in await pool.offered()
+
+
+# --- claims and leases ----------------------------------------------------------------------------
+
+
+async def test_of_many_claims_one_wins_and_all_learn_which(
+    runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    run = await pool.run(StateType.PENDING)
+    heard: list[str] = []
+
+    async def claim(number: int) -> None:
+        heard.append(await runs.claim(str(run.id), "prefect-vertex-create-a1", f"w/{number}"))
+
+    async with anyio.create_task_group() as group:
+        for number in range(12):
+            group.start_soon(claim, number)
+
+    (winner,) = set(heard)
+    assert winner.startswith("w/")
+    assert await runs.read_claim(str(run.id), "prefect-vertex-create-a1") == winner
+
+
+async def test_a_claim_is_kept_and_its_owner_recognised(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.run(StateType.PENDING)
+
+    assert [await runs.claim(str(run.id), "a-key", who) for who in "abab"] == ["a"] * 4
+    assert await runs.claim(str(run.id), "another-key", "b") == "b"
+    assert await runs.read_claim(str(run.id), "no-key") == ""
+
+
+async def test_the_lease_of_a_waiting_run_is_renewed(runs: PrefectFlowRuns, pool: Pool) -> None:
+    run = await pool.limited_run()
+    await runs.propose(str(run.id), shown("Pending"))
+    view = await runs.read(str(run.id))
+
+    assert view is not None
+    assert view.lease_id
+    assert await runs.renew_lease(view.lease_id)
+    assert not await runs.renew_lease(NOBODY)
+
+
+async def test_a_worker_without_a_heartbeat_is_offline(
+    runs: PrefectFlowRuns, pool: Pool, client: PrefectClient
+) -> None:
+    await client.send_worker_heartbeat(pool.name, "fast", heartbeat_interval_seconds=30)
+    assert await runs.offline_workers() == set()
+    # Offline is three intervals without a sign of life; the smallest interval is one second.
+    await client.send_worker_heartbeat(pool.name, "slow", heartbeat_interval_seconds=1)
+    with anyio.fail_after(20):
+        while await runs.offline_workers() != {"slow"}:
+            await anyio.sleep(0.2)
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+async def test_log_lines_and_events_arrive_and_an_event_only_once(
+    runs: PrefectFlowRuns, pool: Pool, api_url: str
+) -> None:
+    run = await pool.run(StateType.PENDING)
+    view = await runs.read(str(run.id))
+    assert view is not None
+    event = f"prefect-vertex.job.{uuid4().hex}"
+    with temporary_settings({PREFECT_API_URL: api_url}):
+        for _ in range(3):
+            runs.emit(view, event, "us-central1/1", {"resource_name": "a-job"})
+        runs.log(view, logging.INFO, "CustomJob 1 is queued.")
+        with anyio.fail_after(45):
+            while not await logged(pool.client, view.id):
+                await anyio.sleep(0.2)
+            while not await emitted(pool.client, event):
+                await anyio.sleep(0.2)
+
+    assert await logged(pool.client, view.id) == ["CustomJob 1 is queued."]
+    assert await emitted(pool.client, event) == [f"prefect.flow-run.{view.id}"]
+
+
+async def logged(client: PrefectClient, run_id: str) -> list[str]:
+    wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))
+    return [log.message for log in await client.read_logs(wanted)]
+
+
+async def emitted(client: PrefectClient, event: str) -> list[str]:
+    """The first related resource of each such event."""
+    wanted = EventFilter(event=EventNameFilter(name=[event]))
+    found = await client.read_events(wanted)
+    return [each.related[0].id for each in found.events]
+
+
+# --- the API fails --------------------------------------------------------------------------------
+
+CALLS: dict[str, Any] = {
+    "read": lambda runs: runs.read(NOBODY),
+    "read_many": lambda runs: runs.read_many([NOBODY]),
+    "cancelling": lambda runs: runs.cancelling(),
+    "ended_since": lambda runs: runs.ended_since(datetime.now(UTC)),
+    "unfinished": lambda runs: runs.unfinished(),
+    "propose": lambda runs: runs.propose(NOBODY, CRASH),
+    "label": lambda runs: runs.label(NOBODY, {}),
+    "name_infrastructure": lambda runs: runs.name_infrastructure(NOBODY, "a-job"),
+    "hand_back": lambda runs: runs.hand_back(NOBODY),
+    "claim": lambda runs: runs.claim(NOBODY, "a-key", "me"),
+    "read_claim": lambda runs: runs.read_claim(NOBODY, "a-key"),
+    "renew_lease": lambda runs: runs.renew_lease(NOBODY),
+    "offline_workers": lambda runs: runs.offline_workers(),
+}
+
+
+@contextmanager
+def answering(status: int, body: bytes = b"{}") -> Iterator[str]:
+    """An API that answers everything alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 - the library's names
+
+        def log_message(self, *args: object) -> None:
+            """Keep quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/api"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_every_asynchronous_method_of_the_port_is_tried_here() -> None:
+    asked = {name for name in vars(FlowRuns) if not name.startswith("_")}
+
+    assert asked == set(CALLS) | {"came_from", "log", "emit"}
+
+
+@pytest.mark.parametrize("status", [401, 403, 422, 429, 500, 503])
+async def test_an_api_that_answers_with_an_error_knows_nothing_of_any_run(status: int) -> None:
+    with answering(status) as url, temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        async with PrefectClient(url) as client:
+            runs = PrefectFlowRuns(client, "a-pool")
+            for name, call in CALLS.items():
+                with pytest.raises(PrefectUnavailableError, match=f"answered {status}"):
+                    await call(runs)
+                assert name
+
+
+@pytest.mark.parametrize("body", [b"<html>login</html>", b"[1]", b'"text"'])
+async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> None:
+    """A proxy's login page comes with 200."""
+    with answering(200, body) as url:
+        async with PrefectClient(url) as client:
+            runs = PrefectFlowRuns(client, "a-pool")
+            for call in (CALLS["read"], CALLS["cancelling"], CALLS["offline_workers"]):
+                with pytest.raises(PrefectUnavailableError):
+                    await call(runs)
+
+
+async def test_an_api_that_does_not_answer_knows_nothing_of_any_run() -> None:
+    with answering(200) as url:
+        pass
+    async with PrefectClient(url) as client:
+        runs = PrefectFlowRuns(client, "a-pool")
+        for call in CALLS.values():
+            with pytest.raises(PrefectUnavailableError, match="did not answer"):
+                await call(runs)
