@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import httpx
@@ -14,8 +16,10 @@ import httpx
 FINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 _PAGE: Final = 200
 # SQLite takes one writer at a time; more than a few only queue.
-_AT_ONCE: Final = 4
+_AT_ONCE: Final = 2
 _SECONDS: Final = 120.0
+_BUSY_SECONDS: Final = 120.0
+_PAUSE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Api:
                 "name": f"run-{number}",
                 "state": {"type": state, "name": state.capitalize()},
                 "labels": dict(labels or {}),
+                "idempotency_key": f"{deployment}-{number}",
             }
             return str(self._post(f"/deployments/{deployment}/create_flow_run", body)["id"])
 
@@ -79,7 +84,7 @@ class Api:
 
         def write(run: tuple[str, str]) -> None:
             body = {"infrastructure_pid": run[1]}
-            self._client.patch(f"/flow_runs/{run[0]}", json=body).raise_for_status()
+            self._send("PATCH", f"/flow_runs/{run[0]}", body)
 
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             list(threads.map(write, identifiers.items()))
@@ -106,10 +111,21 @@ class Api:
         return Counter(run.state for run in self.runs(deployment))
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        answer = self._client.post(path, json=dict(body))
+        return self._send("POST", path, body).json()
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        """Send a request again while the database is locked, as Prefect's own client does."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            answer = self._client.request(method, path, json=dict(body))
+            busy = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+            if not busy or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_SECONDS)
         if answer.is_error:
-            raise RuntimeError(f"POST {path} answered {answer.status_code}: {answer.text[:500]}")
-        return answer.json()
+            text = f"{method} {path} answered {answer.status_code}: {answer.text[:500]}"
+            raise RuntimeError(text)
+        return answer
 
 
 def _run(row: Mapping[str, Any]) -> Run:

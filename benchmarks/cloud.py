@@ -18,6 +18,7 @@ SUBMISSIONS: Final = ("CreateCustomJob", "DeleteCustomJob")
 RATE_DENIED: Final = "RESOURCE_EXHAUSTED"
 FOREVER: Final = 1e9
 _ADDRESSES: Final = 2
+_SEEDS_AT_ONCE: Final = 500
 
 _LIVE: Final = frozenset(
     {
@@ -105,9 +106,12 @@ class Cloud:
         """Let every job wait for machines for ever, so that none of them costs a process."""
         self._control.add_faults(Stockout(after_seconds=FOREVER, times=0))
 
-    def seed(self, seed: Seed) -> Sequence[str]:
+    def seed(self, seeds: Sequence[Seed]) -> list[str]:
         """Put jobs there that run nothing; their names."""
-        return self._control.seed_jobs(seed)
+        names: list[str] = []
+        for start in range(0, len(seeds), _SEEDS_AT_ONCE):
+            names += self._control.seed_jobs(*seeds[start : start + _SEEDS_AT_ONCE])
+        return names
 
     def reset(self) -> None:
         """Count calls from zero."""

@@ -67,9 +67,8 @@ def _compared(costs: Mapping[str, Cost], scale: Mapping[str, float]) -> Figures:
 
 def _put_there(trial: Trial, count: int) -> float:
     runs = trial.create_running(count, _LABELS)
-    jobs: dict[str, str] = {}
-    for number, run in enumerate(runs):
-        jobs[run] = trial.cloud.seed(
+    names = trial.cloud.seed(
+        [
             Seed(
                 parent=f"projects/{PROJECT}/locations/{REGION}",
                 display_name=f"run-{number}-{run[:8]}-a1",
@@ -78,9 +77,11 @@ def _put_there(trial: Trial, count: int) -> float:
                     "prefect-io_work-pool-id": trial.pool_id,
                     "prefect-vertex_attempt": "1",
                 },
-            ),
-        )[0]
-    trial.name_infrastructure(jobs)
+            )
+            for number, run in enumerate(runs)
+        ],
+    )
+    trial.name_infrastructure(dict(zip(runs, names, strict=True)))
     trial.start_worker()
     return trial.wait_until_settled(_QUIET_SECONDS, seconds=_START_SECONDS)
 

@@ -76,10 +76,12 @@ class Theirs(Side):
         self._python = _install()
         self._key = scratch / "key.json"
         self._run("key", str(self._key), PROJECT)
+        # Once: prefect-gcp takes many seconds to load.
+        self._template = self._run("template")
 
     def template(self) -> dict[str, Any]:
         """The template that its code makes; the bundled one is older than the code."""
-        template: dict[str, Any] = json.loads(self._run("template"))
+        template: dict[str, Any] = json.loads(self._template)
         return template
 
     def worker_command(self, pool: str, report: Path) -> Sequence[str]:

@@ -131,7 +131,8 @@ async def _happens(rule: Rule, writer: asyncio.StreamWriter) -> None:
         retry = "Retry-After: 0\r\n" if rule.code == "429" else ""
         writer.write(
             f"HTTP/1.1 {rule.code} Scripted\r\nContent-Type: application/json\r\n{retry}"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            + body
         )
         await writer.drain()
         raise Gone

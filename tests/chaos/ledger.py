@@ -86,17 +86,21 @@ class Ledger:
     """Figures over all scenarios."""
 
     runs: int = 0
-    found: Counter[str] = field(default_factory=Counter)
+    found: Counter[tuple[str, UUID]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    megabytes: dict[str, float] = field(default_factory=dict)
 
     def close(self, runs: int, problems: Sequence[Problem]) -> None:
         """Add one pool's account."""
         self.runs += runs
-        self.found.update({(problem.kind, problem.run): 1 for problem in problems}.keys())
+        self.found.update({(problem.kind, problem.run) for problem in problems})
 
     def lines(self) -> list[str]:
         """The figures, to be printed."""
         kinds = Counter(kind for kind, _ in self.found)
         rows = [f"runs {self.runs}", f"faults {self.faults.total()}"]
         rows += [f"  {name} {count}" for name, count in sorted(self.faults.items())]
-        return rows + [f"{kind} {kinds[kind]}" for kind in ("lost", "doubled", "leaked")]
+        rows += [f"{kind} {kinds[kind]}" for kind in ("lost", "doubled", "leaked")]
+        rows += [f"{name}: {value:.1f} s" for name, value in self.seconds.items()]
+        return rows + [f"{name}: {value:.0f} MB" for name, value in self.megabytes.items()]

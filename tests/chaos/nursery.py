@@ -9,13 +9,14 @@ is killed.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import runpy
 import signal
 import sys
 from typing import Any
+
+import psutil
 
 
 def load() -> None:
@@ -50,7 +51,6 @@ def main() -> None:
     load()
     # Reaped by the kernel: nobody here asks how they ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    children: list[int] = []
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
@@ -59,12 +59,10 @@ def main() -> None:
         if child == 0:
             become(asked["arguments"], asked["log"])
             os._exit(0)
-        children.append(child)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
-    for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+    for process in psutil.Process().children():
+        process.kill()
 
 
 if __name__ == "__main__":

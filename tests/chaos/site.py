@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,12 +16,14 @@ from uuid import UUID, uuid4
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.states import Scheduled
 
 from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import LocalStack, share
 from tests.chaos.ledger import Expected, Ledger, Problem, judge
 from tests.chaos.processes import Cloud, Proxies, Server, Worker, Workers, wait_for, worker_env
+from tests.chaos.rules import Rule
 
 REGION = "us-central1"
 IMAGE = "us-docker.pkg.dev/demo-project/chaos/image:1"
@@ -150,17 +153,52 @@ class Pool:
         *options: str,
         expected: Expected | None = None,
         deployment: UUID | None = None,
+        rules: Sequence[Rule] = (),
         **variables: Any,
     ) -> UUID:
-        """Start a run with options for its container; says how it is to end."""
+        """Start a run.
+
+        Args:
+            options: For its container.
+            expected: How it is to end.
+            deployment: Which; by default the pool's first.
+            rules: Faults for its calls, in force before anybody can take it.
+            variables: Job variables.
+        """
         if options:
             variables["command"] = self.command(*options)
+        later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         run = self.site.client.create_flow_run_from_deployment(
             deployment or self.deployment,
             job_variables=variables or None,
+            state=later if rules else None,
         )
         self.runs[run.id] = expected or Expected()
+        if rules:
+            self.site.proxies.add(*(replace(rule, about=str(run.id)) for rule in rules))
+            self.site.client.set_flow_run_state(run.id, Scheduled(), force=True)
         return run.id
+
+    def arm(self, *rules: Rule) -> None:
+        """Add rules for whatever calls come."""
+        self.site.proxies.add(*rules)
+
+    def wait_fired(self, seconds: float = 30) -> bool:
+        """Wait until every rule has found its call; whether they did."""
+        try:
+            wait_for(lambda: not self.site.proxies.call("left"), seconds, "rules fire")
+        except AssertionError:
+            return False
+        return True
+
+    @staticmethod
+    def cancelled(ran: tuple[int, ...] = (0,)) -> Expected:
+        """How a run ends that is cancelled; by default before user code ran."""
+        return Expected(states=("CANCELLED",), ran=ran)
+
+    def cancel(self, run: UUID) -> None:
+        """Cancel a run as a user does."""
+        self.site.client.set_flow_run_state(run, State(type=StateType.CANCELLING))
 
     def state(self, run: UUID) -> str:
         """The run's state type and name, empty for a deleted run."""

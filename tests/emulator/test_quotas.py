@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +97,7 @@ async def test_job_without_a_queue_is_queued_where_quota_lacks(
     start_emulator: Any, connect: Any, a_job: Any, quick: Any, parent: str
 ) -> None:
     """And is PENDING at once where it does not."""
-    emulator = await start_emulator(timings=quick.__replace__(queued_seconds=0))
+    emulator = await start_emulator(timings=dataclasses.replace(quick, queued_seconds=0))
     client = connect(emulator.address)
     emulator.quotas.set([QuotaLimit(metric=CPUS, limit=4)])
 

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import TaskStatus
 
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
@@ -32,6 +32,9 @@ PROJECT = "demo-project"
 HOME = "us-central1"
 PATIENCE = 5000
 """Turns of the event loop that a step may take."""
+
+A_WHILE = 30
+"""Turns after which a step that waits for its turn to submit will go on waiting."""
 
 
 def _load_fakes() -> ModuleType:
@@ -65,6 +68,22 @@ class CountedSlots:
         self.taken.discard(run_id)
 
 
+class Process:
+    """A worker process: a reconciler, from its start until its end."""
+
+    def __init__(self, reconciler: Reconciler) -> None:
+        self.reconciler = reconciler
+        self.end = anyio.Event()
+        self.ended = anyio.Event()
+
+    async def live(self, *, task_status: TaskStatus[None]) -> None:
+        """Be there until the end is asked for."""
+        async with self.reconciler:
+            task_status.started()
+            await self.end.wait()
+        self.ended.set()
+
+
 class Stage:
     """The world of a test, and its hand in it."""
 
@@ -77,8 +96,8 @@ class Stage:
         self._gateway = fakes.Gateway
         self.workers: list[Reconciler] = []
         self.slots: dict[str, CountedSlots] = defaultdict(CountedSlots)
-        self.stack = AsyncExitStack()
-        self._stacks: dict[int, AsyncExitStack] = {}
+        self.tasks = anyio.create_task_group()
+        self._processes: list[Process] = []
         self.list_lag_seconds = 0.0
 
     # --- Vertex AI -----------------------------------------------------------------------------
@@ -133,38 +152,40 @@ class Stage:
             gateways=self,
             pool_id=POOL_ID,
             worker_name=name,
-            instance=f"instance-{len(self._stacks)}",
+            instance=f"instance-{len(self._processes)}",
             home=lambda: places,
             slots=self.slots[name],
             clock=self.wall,
             figures=Figures(**figures),
         )
-        reconciler = Reconciler(world)
-        stack = await self.stack.enter_async_context(AsyncExitStack())
-        self._stacks[id(reconciler)] = stack
-        await stack.enter_async_context(reconciler)
-        self.workers.append(reconciler)
-        return reconciler
+        process = Process(Reconciler(world))
+        self._processes.append(process)
+        await self.tasks.start(process.live)
+        self.workers.append(process.reconciler)
+        return process.reconciler
 
     async def kill(self, reconciler: Reconciler) -> None:
         """End a worker between two of its steps; nothing of it is left but what it wrote."""
         self.workers.remove(reconciler)
-        await self._stacks[id(reconciler)].aclose()
+        (process,) = [each for each in self._processes if each.reconciler is reconciler]
+        process.end.set()
+        await process.ended.wait()
 
     async def tick(self, times: int = 1, *, seconds: float = 5) -> None:
         """Let time pass, then let every worker look and act."""
         for _ in range(times):
-            await self.clock.advance(seconds)
+            # Nobody sleeps on it, so nobody has to be woken.
+            self.clock._now += seconds
             for reconciler in list(self.workers):
                 await reconciler.tick()
             await self.rest()
 
     async def rest(self) -> None:
         """Wait until no step is under way, but for those that the test itself holds up."""
-        await self.clock.settle()
-        for _ in range(PATIENCE):
+        for turn in range(PATIENCE):
             cares = [care for worker in self.workers for care in worker.book.values()]
-            if not any(care.busy and care.interrupt is None for care in cares):
+            busy = [care for care in cares if care.busy]
+            if not busy or (turn > A_WHILE and all(care.interrupt for care in busy)):
                 return
             await anyio.lowlevel.checkpoint()
 
@@ -234,8 +255,10 @@ class Stage:
 async def stage(anyio_backend: str) -> AsyncIterator[Stage]:
     """A stage; when the test ends, every fault was met and nothing improper was proposed."""
     stage = Stage()
-    async with stage.stack:
+    async with stage.tasks:
         yield stage
+        for worker in list(stage.workers):
+            await stage.kill(worker)
     for gateway in stage.gateways.values():
         gateway.assert_scripts_used()
     assert stage.runs.misdeeds == []

@@ -1,9 +1,9 @@
 """A Prefect server in memory, as far as `FlowRuns` sees one.
 
-The server keeps the transition rules of Prefect 3.9.1 (tried, 14 states by 7 proposals): it refuses
-a second state of the same name, takes a Pending state over a finished run as readily as over a
-waiting one, and takes Cancelled over everything.  What it takes but nobody should propose is noted
-in `misdeeds`.
+The server keeps the transition rules of Prefect 3.9.1 (tests/runs compares the two): it refuses a
+second Pending state of the same name, takes a Pending state over a finished run as readily as over
+a waiting one, and takes Cancelled over everything.  What it takes but nobody should propose is
+noted in `misdeeds`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
 from prefect_vertex.testing import FakeJobGateway, ManualClock
 
 T = TypeVar("T")
+Mischief = Callable[[str], tuple[Exception, bool] | None]
+"""For a method: an error, and whether the call takes effect all the same."""
+
 WAITING = {RunState.SCHEDULED, RunState.PENDING}
 
 
@@ -39,9 +42,14 @@ class WallClock:
 
 
 class Gateway(FakeJobGateway):
-    """The fake, and outages: every call of a method in `down` ends with the error there."""
+    """The fake, and outages.
+
+    Every call of a method in `down` ends with the error there.  `mischief` may name an error for
+    any call, to come before or after its effect.
+    """
 
     down: dict[str, Exception]
+    mischief: Mischief | None = None
 
     def __init__(self, target: Target, *, clock: ManualClock, list_lag_seconds: float) -> None:
         super().__init__(target, clock=clock, list_lag_seconds=list_lag_seconds)
@@ -51,7 +59,13 @@ class Gateway(FakeJobGateway):
         if method in self.down:
             self.calls[method] += 1
             raise self.down[method]
-        return await super()._call(method, effect)
+        fault = self.mischief(method) if self.mischief is not None else None
+        if fault is not None and not fault[1]:
+            raise fault[0]
+        answer = await super()._call(method, effect)
+        if fault is not None:
+            raise fault[0]
+        return answer
 
 
 @dataclass
@@ -102,11 +116,13 @@ class FakeFlowRuns:
         self.leases: dict[str, datetime] = {}
         self.renewals: dict[str, list[datetime]] = defaultdict(list)
         self.down = False
+        self.mischief: Mischief | None = None
         self.poison: dict[str, Exception] = {}
         self.calls: Counter[str] = Counter()
         self.logs: dict[str, list[str]] = defaultdict(list)
         self.events: dict[tuple[str, str, str], Mapping[str, str]] = {}
         self.misdeeds: list[str] = []
+        self._lost_answer: Exception | None = None
 
     # --- what a test says ----------------------------------------------------------------------
 
@@ -168,13 +184,14 @@ class FakeFlowRuns:
         if run is None or not self._accepts(run, proposal):
             return False
         self.put(run_id, proposal.state, proposal.name, proposal.message)
-        return True
+        return self._answer(value=True)
 
     async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
         """See `FlowRuns.label`."""
         await self._call("label", run_id)
         if run_id in self.rows:
             self.rows[run_id].labels.update(labels)
+        self._answer(None)
 
     async def name_infrastructure(self, run_id: str, identifier: str) -> None:
         """See `FlowRuns.name_infrastructure`."""
@@ -190,7 +207,8 @@ class FakeFlowRuns:
     async def claim(self, run_id: str, key: str, value: str) -> str:
         """See `FlowRuns.claim`."""
         await self._call("claim", run_id)
-        return self.rows[run_id].claims.setdefault(key, value) if run_id in self.rows else ""
+        claims = self.rows[run_id].claims if run_id in self.rows else {}
+        return self._answer(claims.setdefault(key, value))
 
     async def read_claim(self, run_id: str, key: str) -> str:
         """See `FlowRuns.read_claim`."""
@@ -229,6 +247,17 @@ class FakeFlowRuns:
             raise PrefectUnavailableError("The Prefect API answered 503 to GET /.")
         if run_id in self.poison:
             raise self.poison[run_id]
+        fault = self.mischief(method) if self.mischief is not None else None
+        if fault is not None and not fault[1]:
+            raise fault[0]
+        self._lost_answer = fault[0] if fault is not None else None
+
+    def _answer(self, value: T) -> T:
+        """Give the answer, unless it gets lost."""
+        lost, self._lost_answer = self._lost_answer, None
+        if lost is not None:
+            raise lost
+        return value
 
     async def _in_states(self, method: str, states: set[RunState]) -> list[RunView]:
         await self._call(method)
@@ -261,17 +290,17 @@ class FakeFlowRuns:
 
     def _accepts(self, run: Run, proposal: Proposal) -> bool:
         old, new = run.state, proposal.state
-        if proposal.name == run.names[-1]:
+        if new is RunState.PENDING and proposal.name == run.name:
             return False
         final = {state for state in RunState if state.is_final}
         begun = {RunState.RUNNING, RunState.PAUSED}
-        refused = {
+        refused: dict[RunState, set[RunState]] = {
             RunState.PENDING: begun | {RunState.CANCELLING, RunState.CANCELLED},
             RunState.SCHEDULED: {RunState.CANCELLING},
             RunState.CRASHED: final | {RunState.CANCELLING},
-            RunState.CANCELLED: {RunState.CANCELLED},
-        }[new]
-        if old in refused:
+            RunState.CANCELLED: set(),
+        }
+        if old in refused[new]:
             return False
         wrong = old.is_final or (new is RunState.PENDING and old is not RunState.PENDING)
         if wrong or (run.suspended and old is RunState.PAUSED):

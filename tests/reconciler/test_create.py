@@ -16,7 +16,7 @@ from prefect_vertex.errors import (
     ServiceVerdict,
 )
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.run import INSTANCE_LABEL, RunState
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
@@ -121,6 +121,35 @@ async def test_a_refusal_for_good_crashes_the_run_with_its_root_cause(
     assert run.message == f"Could not create: {code}. Do this."
     assert ticket.crashed
     assert stage.gateway().calls["create"] == 1
+
+
+@pytest.mark.parametrize(("code", "kind"), REFUSED.items())
+async def test_a_refusal_that_took_effect_all_the_same_leaves_no_live_job(
+    code: str, kind: type[ServiceError], stage: Stage
+) -> None:
+    worker = await stage.worker()
+    error = kind(f"Could not create: {code}.", verdict=ServiceVerdict(code=code))
+    stage.gateway().script("create", error, after_effect=True)
+
+    run, _ = stage.submit(worker)
+    await stage.tick(2)
+
+    assert run.name == "Crashed"
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+
+
+@pytest.mark.parametrize("kind", [QuotaExceededError, RateLimitedError])
+async def test_a_quota_denial_that_took_effect_all_the_same_leaves_one_live_job(
+    kind: type[ServiceError], stage: Stage
+) -> None:
+    worker = await stage.worker()
+    stage.gateway().script("create", kind("Denied."), after_effect=True)
+
+    run, ticket = stage.submit(worker)
+    await stage.tick(4)
+
+    (job,) = [job for job in stage.jobs(run) if job.state != "JOB_STATE_CANCELLING"]
+    assert ticket.resource_name == job.resource_name
 
 
 @pytest.mark.parametrize("kind", [QuotaExceededError, RateLimitedError])
@@ -279,3 +308,19 @@ async def test_a_worker_that_stood_still_while_its_run_was_taken_away_only_watch
 
     assert stage.job(run).state == "JOB_STATE_PENDING"
     assert ticket.resource_name == stage.job(run).resource_name
+    assert run.labels[INSTANCE_LABEL].startswith("other/")
+
+
+async def test_a_worker_that_only_watches_adopts_the_run_when_its_holder_dies(
+    stage: Stage,
+) -> None:
+    still, other = await stage.worker("still"), await stage.worker("other")
+    run, _ = await stage.submitted(other)
+    still.take(stage.assignment(run))
+    await stage.rest()
+    await stage.kill(other)
+    stage.runs.offline.add("other")
+    await stage.tick(14)
+
+    assert run.labels[INSTANCE_LABEL].startswith("still/")
+    assert len(stage.jobs(run)) == 1

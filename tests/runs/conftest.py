@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import anyio
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -37,7 +38,10 @@ class Pool:
     ) -> FlowRun:
         """A run of the deployment, put into a state as by its container or a person."""
         run = await self.client.create_flow_run_from_deployment(self.deployment_id)
-        if kind is not StateType.SCHEDULED or name:
+        if kind is not StateType.SCHEDULED:
+            # A run that was never taken is Cancelled where Cancelling is asked for.
+            await self.put(run, StateType.PENDING)
+        if kind not in {StateType.SCHEDULED, StateType.PENDING} or name:
             await self.put(run, kind, name)
         if fields:
             await self.client.update_flow_run(run.id, **fields)
@@ -61,6 +65,20 @@ class Pool:
             self.name, scheduled_before=datetime.now(UTC)
         )
         return {answer.flow_run.id for answer in answers}
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
+    """Ask until the answer is true, for at most so many seconds."""
+
+    async def wait(ask: Callable[[], Awaitable[Any]], *, seconds: float = 45) -> Any:
+        with anyio.fail_after(seconds):
+            while True:
+                if answer := await ask():
+                    return answer
+                await anyio.sleep(0.2)
+
+    return wait
 
 
 @pytest.fixture(scope="session")

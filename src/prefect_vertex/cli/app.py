@@ -23,9 +23,21 @@ app = App(
 emulator_app = App(name="emulator", help="A local Vertex AI that runs the jobs it is given.")
 app.command(emulator_app)
 
-emulator_app.command("prefect_vertex.cli.emulator:start", name="start")
-app.command("prefect_vertex.cli.stage:stage_code", name="stage-code")
-app.command("prefect_vertex.cli.demo:demo", name="demo")
+emulator_app.command(
+    "prefect_vertex.cli.emulator:start",
+    name="start",
+    help="Run it, with Cloud Storage beside it, until Ctrl-C.",
+)
+app.command(
+    "prefect_vertex.cli.stage:stage_code",
+    name="stage-code",
+    help="Upload a directory's code to the staging bucket, unless it is there already.",
+)
+app.command(
+    "prefect_vertex.cli.demo:demo",
+    name="demo",
+    help="Forecast real series through a work pool, on this machine alone.",
+)
 
 
 def main() -> None:

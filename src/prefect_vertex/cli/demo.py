@@ -32,8 +32,8 @@ _HEADINGS = {
     "smape": "sMAPE",
     "mase": "MASE",
     "coverage_80": "in 80 %",
-    "fit_warnings": "fit warnings",
-    "failed_fits": "failed fits",
+    "fit_warnings": "warned",
+    "failed_fits": "failed",
 }
 
 
@@ -69,11 +69,14 @@ def demo(
         with Children(logs) as children:
             # A copy: the installed example may not be writable.
             shutil.copytree(share("examples", "forecast"), home / "forecast")
-            _run(children, LocalStack(children, home), console, series, output)
+            link = _run(children, LocalStack(children, home), console, series, output)
             ended_well = True
             if keep:
-                console.print("\nServer, emulator and worker stay up; Ctrl-C stops them.")
+                console.print(f"\nIn Prefect's UI  {link}", soft_wrap=True)
+                console.print("Server, emulator and worker stay up; Ctrl-C stops them.")
                 _until_interrupted(children)
+            else:
+                console.print("\nKEEP=1 leaves Prefect's UI and the worker up to look around.")
     except RunFailedError:
         return 1
     finally:
@@ -90,7 +93,8 @@ def _run(
     console: Console,
     series: int | Literal["all"],
     output: Path,
-) -> None:
+) -> str:
+    """Start everything and forecast; returns the flow run's address in the UI."""
     with console.status("Starting a Prefect server"):
         stack.start_server()
     console.print(f"Prefect server   {stack.ui_url}")
@@ -114,7 +118,7 @@ def _run(
     with console.status(f"Starting prefect worker start --pool {POOL}"):
         stack.start_worker(POOL)
     console.print(f"Worker           prefect worker start --pool {POOL}\n")
-    _forecast(children, stack, console, series, output)
+    return _forecast(children, stack, console, series, output)
 
 
 def _forecast(
@@ -123,7 +127,7 @@ def _forecast(
     console: Console,
     series: int | Literal["all"],
     output: Path,
-) -> None:
+) -> str:
     from prefect.client.orchestration import SyncPrefectClient
 
     from prefect_vertex.cli.follow import follow, print_tail
@@ -153,7 +157,7 @@ def _forecast(
     console.print("Files")
     for path in files:
         console.print(f"  {path}  {path.stat().st_size / 1024:,.0f} kB")
-    console.print(f"\nIn Prefect's UI  {link}", soft_wrap=True)
+    return link
 
 
 def _download(stack: LocalStack, output: Path) -> list[Path]:

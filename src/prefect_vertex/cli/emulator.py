@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Literal
 from prefect_vertex.cli.storage import StorageServer
 from prefect_vertex.errors import SetupError
 
+PROJECT = "emulated-project"
+
 
 def start(
     *,
@@ -18,6 +21,7 @@ def start(
     storage_port: int = 4443,
     data: Path | None = None,
     clock: Literal["fast", "lifelike"] = "fast",
+    bucket: tuple[str, ...] = (),
     control_port: int | None = None,
 ) -> int:
     """Run a local Vertex AI and Cloud Storage until Ctrl-C, which also ends all running jobs.
@@ -31,11 +35,14 @@ def start(
             in memory and output in a temporary directory.
         clock: How long jobs wait for machines: tenths of seconds, or minutes as in the cloud, with
             the documented limits on calls a minute.
+        bucket: A bucket to create in Cloud Storage; may be given several times.
         control_port: Port for scripted faults, seeded jobs and counters of calls, as JSON over
             HTTP; 0 for a free one. Not served by default.
     """
     storage = StorageServer(port=storage_port, data=data / "storage" if data else None)
     with storage:
+        for name in bucket:
+            storage.create_bucket(name)
         return asyncio.run(
             _serve(storage, port=port, data=data, clock=clock, control_port=control_port)
         )
@@ -66,6 +73,8 @@ async def _serve(
             exports = {
                 "VERTEX_AI_EMULATOR_HOST": emulator.address,
                 "STORAGE_EMULATOR_HOST": storage.address,
+                # The emulator takes any project, but a job needs one.
+                "GOOGLE_CLOUD_PROJECT": os.environ.get("GOOGLE_CLOUD_PROJECT") or PROJECT,
             }
             if control_port is not None:
                 control = ControlServer(emulator, control_port)

@@ -179,8 +179,8 @@ def _translated(uri: str, bucket: str) -> Iterator[None]:
     except exceptions.NotFound as error:
         raise CodeStoreError(
             f"Cannot upload {uri}: there is no bucket {bucket}.",
-            hint=f"Create it (`gcloud storage buckets create gs://{bucket}`), or correct"
-            " staging_bucket.",
+            hint=f"Create it (`gcloud storage buckets create gs://{bucket}`; for the emulator:"
+            f" `prefect-vertex emulator start --bucket {bucket}`), or correct staging_bucket.",
         ) from error
     except (exceptions.Forbidden, exceptions.Unauthorized) as error:
         raise CodeStoreError(

@@ -59,7 +59,7 @@ def crash_if_gone(case: Case) -> Decision | None:
         return look_again(case)
     diagnosis = Diagnosis(
         reason=TerminationReason.DISAPPEARED,
-        summary=f"CustomJob {absence.name} was deleted while its flow run was under way.",
+        summary=f"CustomJob {absence.name} no longer exists, and its flow run had not ended.",
     )
     outcome = outcome_of(TerminationReason.DISAPPEARED, None, diagnosis)
     return Crash(outcome, diagnosis.message)

@@ -121,7 +121,8 @@ class Attendant:
 
     async def _find_due(self, care: Care, view: RunView) -> bool:
         """Find out which attempt is due before one is created; nothing to ask for a fresh run."""
-        if not care.announced:
+        elsewhere = self._is_held_elsewhere(view)
+        if not care.announced and not elsewhere:
             # Others must see from the first moment that somebody holds the run.
             await self.world.runs.label(view.id, {INSTANCE_LABEL: self.world.signature})
             care.announced = True
@@ -130,7 +131,7 @@ class Attendant:
         fresh = not labelled and not view.identifier
         if not fresh:
             await self._actor.look(care, view)
-        if self._is_anothers(care, view):
+        if elsewhere or 0 < care.contested_attempt <= care.newest_attempt:
             await self._actor.submitter.yield_to(care, view)
             return True
         settled = labelled == care.settled_attempt or empty_long_enough(care.looks, care.policy)
@@ -147,13 +148,11 @@ class Attendant:
         care.look_at = self.world.clock.now() + timedelta(seconds=pause)
         return False
 
-    def _is_anothers(self, care: Care, view: RunView) -> bool:
-        """Whether another process has already created for this very wait of the run.
+    def _is_held_elsewhere(self, view: RunView) -> bool:
+        """Whether another process has already announced an attempt for this very wait of the run.
 
         It happens to a process that stood still, or was cut off, while its run was taken from it.
         """
-        if care.contested_attempt:
-            return care.newest_attempt >= care.contested_attempt
         announced_here = bool(view.labels.get(WAIT_LABEL)) and not view.waits_for_next
         return view.attempt > 0 and announced_here and view.holder != self.world.signature
 
@@ -194,5 +193,5 @@ class Attendant:
             name = f"prefect-vertex.job.{job.phase.value}"
             self.world.runs.emit(view, name, "/".join(key), payload)
             if care.tickets or care.adopted:
-                text = f"CustomJob {job.resource_name.job_id} is {job.phase.value}."
+                text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)

@@ -102,7 +102,10 @@ class Upkeep:
         grace = timedelta(seconds=self._world.figures.requeue_grace_seconds)
         for care in cares:
             view = care.seen
-            if view is None or care.tickets or care.due_attempt:
+            if view is None or care.due_attempt:
+                continue
+            if care.tickets and view.holder in {"", self._world.signature}:
+                # Held here; a ticket alone may only watch what another process holds.
                 continue
             if care.adopted and view.holder != self._world.signature:
                 self.let_go(care)

@@ -129,9 +129,9 @@ def project(variable: str | None, of_credentials: str, default: str) -> str:
     found = variable or of_credentials or default
     if not found:
         raise PlanError(
-            "project is not set, and neither the credentials nor the worker's own name one.",
+            "project is not set, and the credentials name none.",
             variable="project",
-            hint="Set project, or credentials to a block with a project.",
+            hint="Set project, or GOOGLE_CLOUD_PROJECT in the worker's environment.",
         )
     return found
 

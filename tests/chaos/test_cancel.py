@@ -1,0 +1,83 @@
+"""A run is cancelled, in whatever phase: Cancelled once its job is gone, and no job left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from prefect.client.schemas.objects import State, StateType
+
+from prefect_vertex.emulator.faults import Stockout
+from tests.chaos.rules import Rule
+
+if TYPE_CHECKING:
+    from tests.chaos.site import Pool
+
+SCARCE = "n2-standard-4"
+SCARCE_METRIC = "custom_model_training_n2_cpus"
+RARE = "c2-standard-8"
+
+
+def test_cancelled_in_every_phase(pool: Pool) -> None:
+    """Submitting, queued, provisioning, starting, running, hung, elsewhere, and by force."""
+    control = pool.site.cloud.control
+    control.call("set_quotas", limits=[{"metric": SCARCE_METRIC, "limit": 0}], mode="queue")
+    control.add_faults(Stockout(machine_type=RARE, after_seconds=600))
+    worker = pool.worker()
+    worker.wait_ready()
+    delay = Rule(api="jobs", kind="CreateCustomJob", action="delay", seconds=3)
+    never, once = pool.cancelled(), pool.cancelled(ran=(1,))
+    submitting = pool.start("--before", "60", rules=[delay], expected=never)
+    queued = pool.start(expected=never, machine_type=SCARCE)
+    provisioning = pool.start(expected=never, machine_type=RARE)
+    starting = pool.start("--before", "60", expected=never)
+    listening = pool.start("--work", "60", "--listens", expected=once)
+    hung = pool.start("--work", "60", expected=once)
+    elsewhere = pool.start("--work", "60", expected=once, region="europe-west4")
+    forced = pool.start("--work", "60", expected=once)
+    orphan = pool.start("--work", "60", expected=once, deployment=(gone := pool.deploy("gone")))
+
+    assert pool.wait_fired()
+    pool.cancel(submitting)
+    pool.wait_job(queued, "QUEUED")
+    pool.cancel(queued)
+    pool.wait_job(provisioning, "PENDING")
+    pool.cancel(provisioning)
+    pool.wait_job(starting, "RUNNING")
+    pool.cancel(starting)
+    for run in (listening, hung, elsewhere, forced, orphan):
+        pool.wait_state(run, "RUNNING")
+    pool.site.client.delete_deployment(gone)
+    for run in (listening, hung, elsewhere, orphan):
+        pool.cancel(run)
+    pool.site.client.set_flow_run_state(forced, State(type=StateType.CANCELLED), force=True)
+    pool.settle(120)
+    control.call("set_quotas", limits=[])
+    control.call("clear_faults")
+
+    assert worker.is_alive()
+
+
+def test_cancelled_while_no_worker_is_there(pool: Pool) -> None:
+    """The next worker finds the cancelled run whose job lives, and the one whose job has ended."""
+    worker = pool.worker("steady")
+    worker.wait_ready()
+    alive = pool.start("--work", "60", expected=pool.cancelled(ran=(1,)))
+    ended = pool.start("--work", "60", expected=pool.cancelled(ran=(1,)))
+    for run in (alive, ended):
+        pool.wait_state(run, "RUNNING")
+    worker.kill()
+    worker.wait_gone()
+    job = pool.wait_job(ended, "RUNNING")
+    pool.site.cloud.control.call("end_job", name=job["name"], state="JOB_STATE_SUCCEEDED")
+    for run in (alive, ended):
+        pool.cancel(run)
+    pool.worker("steady").wait_ready()
+    pool.settle(60)
+
+    assert _identifiers(pool) == {job["name"] for job in pool.jobs()}
+
+
+def _identifiers(pool: Pool) -> set[str]:
+    found = pool.site.read(list[UUID](pool.runs))
+    return {run.infrastructure_pid or "" for run in found.values()}

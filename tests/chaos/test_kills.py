@@ -1,0 +1,90 @@
+"""The worker is killed, and whoever comes next goes on from what is recorded."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.rules import Api, Rule, When
+
+if TYPE_CHECKING:
+    from tests.chaos.site import Pool
+
+Point = tuple[Api, str, When]
+CREATE_CLAIM = "POST /flow_runs/ID/input prefect-vertex-create-a1"
+ANNOUNCEMENT = "PATCH /flow_runs/ID/labels attempt,instance,location,policy,project,wait"
+SHORT: list[Point] = [
+    ("prefect", "POST /flow_runs/ID/set_state Submitting", "after"),
+    ("prefect", CREATE_CLAIM, "after"),
+    ("prefect", ANNOUNCEMENT, "after"),
+    ("jobs", "CreateCustomJob", "before"),
+    ("jobs", "CreateCustomJob", "after"),
+    ("prefect", "PATCH /flow_runs/ID infrastructure_pid", "before"),
+    ("jobs", "ListCustomJobs pool", "after"),
+]
+
+
+def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None:
+    """Wherever in its life a worker dies, its runs end well, with one job and one start each."""
+    points = _recorded(pool) if is_long else SHORT
+    worker = pool.worker("steady")
+    missed: list[Point] = []
+    for number, (api, kind, when) in enumerate(points):
+        worker.wait_ready()
+        rule = Rule(api=api, kind=kind, when=when, action="kill", pid=worker.pid)
+        if "flow_runs/ID" in kind:
+            pool.start(rules=[rule])
+        else:
+            pool.arm(rule)
+            pool.start()
+        if not pool.wait_fired():
+            missed.append((api, kind, when))
+            pool.site.proxies.call("clear")
+            worker.kill()
+        worker.wait_gone()
+        # Under its old name, as a service is restarted, and under a new one by turns.
+        worker = pool.worker("steady" if number % 2 else "")
+    pool.settle(900 if is_long else 120)
+
+    # In the long form a recorded call need not come again for every run.
+    assert not missed or is_long, missed
+
+
+def _recorded(pool: Pool) -> list[Point]:
+    """Every kind of call that a worker makes from its start to the end of a run and a cancel."""
+    since = time.time()
+    worker = pool.worker("recorded")
+    worker.wait_ready()
+    pool.start()
+    cancelled = pool.start("--before", "60", expected=pool.cancelled())
+    pool.wait_job(cancelled, "RUNNING")
+    pool.cancel(cancelled)
+    pool.settle(60)
+    worker.kill()
+    worker.wait_gone()
+    kinds = dict.fromkeys(
+        (api, kind)
+        for _, api, who, kind, _ in pool.site.proxies.call("calls", since=since)
+        if who == "worker" and "csrf" not in kind
+    )
+    return [(api, kind, when) for api, kind in kinds for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("seed", [7])
+def test_killed_at_random_moments(pool: Pool, seed: int, *, is_long: bool) -> None:
+    """A worker that dies again and again loses nothing and repeats nothing."""
+    chance = random.Random(seed)  # noqa: S311 - a test that can be repeated
+    for _ in range(60 if is_long else 4):
+        for _ in range(chance.randrange(1, 4) if is_long else 1):
+            pool.start("--work", f"{chance.uniform(0, 3):.1f}")
+        worker = pool.worker(chance.choice(["", "steady"]))
+        worker.wait_ready()
+        time.sleep(chance.uniform(0.0, 4.0))
+        pool.site.ledger.faults["kill at random"] += 1
+        worker.kill()
+        worker.wait_gone()
+    pool.worker().wait_ready()
+    pool.settle(900 if is_long else 120)

@@ -1,0 +1,76 @@
+"""Several workers, and the orderly end of one."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from tests.chaos.ledger import Expected
+
+if TYPE_CHECKING:
+    from tests.chaos.site import Pool
+
+FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
+    """As many jobs as runs, and each run ends once."""
+    workers = [pool.worker(), pool.worker()]
+    for worker in workers:
+        worker.wait_ready()
+    count = 100 if is_long else 20
+    for _ in range(count):
+        pool.start()
+    pool.settle(600 if is_long else 180)
+    ends = [
+        sum(state.type.value in FINAL for state in pool.site.client.read_flow_run_states(run))
+        for run in pool.runs
+    ]
+
+    assert len(pool.jobs()) == count
+    assert ends == [1] * count
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals, *, is_long: bool) -> None:
+    """The worker leaves its runs and jobs as they are, and the next one goes on with them."""
+    worker, child = pool.site.workers.spawn(pool.name, f"spawned-{uuid4().hex[:8]}")
+    pool.workers.append(worker)
+    worker.wait_ready()
+    work = "60" if is_long else "20"
+    runs = [pool.start("--work", work) for _ in range(50 if is_long else 3)]
+    for run in runs:
+        pool.wait_state(run, "RUNNING", seconds=240)
+    pool.site.ledger.faults[number.name] += 1
+    before = time.monotonic()
+    worker.kill(number)
+    status = child.process.wait(60)
+    pool.site.ledger.seconds[f"exit after {number.name}"] = time.monotonic() - before
+    states = {run: pool.state(run) for run in runs}
+    pool.worker().wait_ready()
+    pool.settle(240)
+
+    assert status == 0
+    assert set(states.values()) <= {"RUNNING/Running", "COMPLETED/Completed"}
+
+
+def test_the_template_names_another_location_now(pool: Pool) -> None:
+    """A worker that starts after the template moved still finds, ends and cancels the old jobs."""
+    first = pool.worker("steady")
+    first.wait_ready()
+    pool.start("--work", "4")
+    run = pool.start("--work", "90", expected=pool.cancelled(ran=(1,)))
+    pool.wait_state(run, "RUNNING")
+    first.kill()
+    first.wait_gone()
+    pool.move("europe-west4")
+    pool.worker().wait_ready()
+    pool.cancel(run)
+    pool.start(expected=Expected())
+    pool.settle(120)
+
+    assert {job["location"] for job in pool.jobs()} == {"us-central1", "europe-west4"}
