@@ -19,8 +19,9 @@ if str(Path(__file__).resolve().parents[2]) not in sys.path:
     # For the modules beside this one: test folders are no packages of their own.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from prefect_vertex.cli.children import Children
 from tests.chaos.ledger import Ledger
+
+from prefect_vertex.cli.children import Children
 
 if TYPE_CHECKING:
     from tests.chaos.site import Pool, Site

@@ -12,7 +12,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-
 from tests.chaos.rules import Call, Rule, Script
 
 _OPTIONS = (

@@ -21,13 +21,6 @@ import psutil
 
 def load() -> None:
     """Import what a worker imports in its first seconds; nothing may start a thread."""
-    import prefect.cli
-    import prefect.cli.worker
-    import prefect.client.orchestration
-    import prefect.events.clients
-    import prefect.server.api.server
-    import prefect.workers.base
-
     import prefect_vertex.reconciler.loop
     import prefect_vertex.reconciler.wiring
     import prefect_vertex.worker  # noqa: F401 - loaded for its children

@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 import psutil
+from tests.chaos.rules import Rule
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, free_port, program
 from prefect_vertex.emulator.control_client import ControlClient
-from tests.chaos.rules import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -146,7 +146,7 @@ class Proxies:
         log.close()
         assert self._process.stdout is not None
         ports = [int(port) for port in self._process.stdout.readline().split()]
-        assert len(ports) == 3, (children.logs / "proxies.log").read_text()  # noqa: PLR2004
+        assert len(ports) == 3, (children.logs / "proxies.log").read_text()
         self.api_url = f"http://127.0.0.1:{ports[0]}/api"
         self.vertex_address = f"127.0.0.1:{ports[1]}"
         self._lines = socket.create_connection(("127.0.0.1", ports[2]), timeout=30)

@@ -18,12 +18,12 @@ from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Scheduled
-
-from prefect_vertex.cli.children import Children
-from prefect_vertex.cli.local import LocalStack, share
 from tests.chaos.ledger import Expected, Ledger, Problem, judge
 from tests.chaos.processes import Cloud, Proxies, Server, Worker, Workers, wait_for, worker_env
 from tests.chaos.rules import Rule
+
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack, share
 
 REGION = "us-central1"
 IMAGE = "us-docker.pkg.dev/demo-project/chaos/image:1"
@@ -167,7 +167,7 @@ class Pool:
         """
         if options:
             variables["command"] = self.command(*options)
-        later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
+        later: State[None] = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         run = self.site.client.create_flow_run_from_deployment(
             deployment or self.deployment,
             job_variables=variables or None,

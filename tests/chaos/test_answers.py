@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-
 from tests.chaos.ledger import Expected
 from tests.chaos.rules import Action, Rule, When
 

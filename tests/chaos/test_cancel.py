@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect.client.schemas.objects import State, StateType
+from tests.chaos.rules import Rule
 
 from prefect_vertex.emulator.faults import Stockout
-from tests.chaos.rules import Rule
 
 if TYPE_CHECKING:
     from tests.chaos.site import Pool

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.chaos.rules import Api, Rule, When
 
 if TYPE_CHECKING:

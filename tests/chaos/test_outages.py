@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.chaos.rules import Rule
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-
 from tests.chaos.ledger import Expected
 
 if TYPE_CHECKING:
