@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ from prefect_vertex.cli.local import LocalStack
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and run."""
     options = _parser().parse_args(arguments)
+    # Everything that was started is ended on the way out, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     wanted = [case for case in CASES if case.name in (options.case or [case.name])]
     with _stage(options.logs) as stage:
         sides: list[Side] = []

@@ -36,7 +36,7 @@ def growth(stage: Stage, side: Side, scale: Mapping[str, float]) -> Figures:
     costs: dict[str, Cost] = {}
     for size in ("small", "middle", "large"):
         count = int(scale[size])
-        if side.name != OURS and count > scale["theirs"]:
+        if not count or (side.name != OURS and count > scale["theirs"]):
             continue
         with Trial(stage, side, Containers(seconds=0)) as trial:
             taken = _put_there(trial, count) if side.name == OURS else _let_create(trial, count)
@@ -56,7 +56,7 @@ def growth(stage: Stage, side: Side, scale: Mapping[str, float]) -> Figures:
 def _compared(costs: Mapping[str, Cost], scale: Mapping[str, float]) -> Figures:
     figures: Figures = {}
     for size in ("middle", "large"):
-        if size not in costs or "small" not in costs:
+        if not {size, "small"} <= costs.keys():
             continue
         pages = [-(-int(scale[each]) // _PAGE) for each in (size, "small")]
         figures[f"pages of live jobs: {size} to small"] = pages[0] / pages[1]

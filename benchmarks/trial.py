@@ -63,7 +63,6 @@ class Cost:
     reads: int
     by_method: Mapping[str, int]
     prefect_calls: int
-    prefect_paths: Mapping[str, int]
 
     def per_minute(self, amount: float) -> float:
         """An amount of the whole stretch as a rate."""
@@ -148,13 +147,15 @@ class Trial:
         """What the worker did since it was begun to count."""
         calls = self.cloud.calls()
         paths = self._stage.proxy.counts()
+        detail = {"JobService": calls.by_method, "Prefect": paths}
+        log = self._stage.children.logs / f"calls-{self._label}.json"
+        log.write_text(json.dumps(detail, indent=2))
         return Cost(
             seconds=time.monotonic() - self._since,
             cpu_seconds=self.meter.cpu_seconds - self._cpu_before,
             reads=calls.reads,
             by_method=calls.by_method,
             prefect_calls=sum(paths.values()),
-            prefect_paths=paths,
         )
 
     def empty_seconds(self) -> float | None:

@@ -10,6 +10,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,7 @@ LEDGER = Ledger()
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marks of this folder."""
     config.addinivalue_line("markers", "chaos: real processes, killed and cut off")
+    config.addinivalue_line("markers", "beside: may run beside others, which saves their waits")
     config.addinivalue_line("markers", "long: only with CHAOS_LONG=1, as `make chaos` sets it")
 
 
@@ -42,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "chaos" not in item.path.parts:
             continue
         item.add_marker(pytest.mark.chaos)
-        item.add_marker(pytest.mark.timeout(1800 if LONG else 180))
+        item.add_marker(pytest.mark.timeout(1800 if LONG else 600))
         if item.get_closest_marker("long") and not LONG:
             item.add_marker(pytest.mark.skip(reason="takes minutes: make chaos"))
 
@@ -79,12 +82,68 @@ def site() -> Iterator[Site]:
         shutil.rmtree(home, ignore_errors=True)
 
 
+class Crowd:
+    """Runs the tests that are marked `beside` at once, each in a thread with a pool of its own.
+
+    Most of a scenario is waiting, so that in the short form a dozen of them takes little longer
+    than one.  In the long form, and where only one is selected, nothing of this happens.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._begun: dict[str, Future[None]] = {}
+        self._threads = ThreadPoolExecutor(max_workers=16)
+
+    def result(self, item: pytest.Function) -> None:
+        """Wait for one test; the first who asks starts all that are selected."""
+        if not self._begun:
+            for each in item.session.items:
+                if isinstance(each, pytest.Function) and is_beside(each):
+                    self._begun[each.nodeid] = self._threads.submit(self._play, each)
+        self._begun[item.nodeid].result()
+
+    def _play(self, item: pytest.Function) -> None:
+        given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        with closing(self._site.pool()) as pool:
+            item.obj(pool=pool, is_long=False, **given)
+
+    def wait(self) -> None:
+        """Wait until all that were started have ended, well or not."""
+        wait(self._begun.values())
+
+    def close(self) -> None:
+        """Wait, and let go of the threads."""
+        self._threads.shutdown()
+
+
+def is_beside(item: pytest.Item) -> bool:
+    """Whether a test runs beside others."""
+    return not LONG and item.get_closest_marker("beside") is not None
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Take the result of a test that runs beside others; any other is run as usual."""
+    if "chaos" not in pyfuncitem.path.parts or not is_beside(pyfuncitem):
+        return None
+    crowd = pyfuncitem.funcargs["crowd"]
+    assert isinstance(crowd, Crowd)
+    crowd.result(pyfuncitem)
+    return True
+
+
+@pytest.fixture(scope="session")
+def crowd(site: Site) -> Iterator[Crowd]:
+    """The tests that run beside each other."""
+    with closing(Crowd(site)) as crowd:
+        yield crowd
+
+
 @pytest.fixture
-def pool(site: Site) -> Iterator[Pool]:
-    """A pool of its own; its workers are killed afterwards."""
-    pool = site.pool()
-    try:
+def pool(site: Site, crowd: Crowd, request: pytest.FixtureRequest) -> Iterator[Pool | None]:
+    """A pool of its own; one that runs beside others makes it in its own thread."""
+    if is_beside(request.node):
+        yield None
+        return
+    crowd.wait()
+    with closing(site.pool()) as pool:
         yield pool
-    finally:
-        site.proxies.call("clear")
-        pool.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -90,10 +91,12 @@ class Ledger:
     faults: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     megabytes: dict[str, float] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
 
     def close(self, runs: int, problems: Sequence[Problem]) -> None:
         """Add one pool's account."""
-        self.runs += runs
+        with self.lock:
+            self.runs += runs
         self.found.update({(problem.kind, problem.run) for problem in problems})
 
     def lines(self) -> list[str]:

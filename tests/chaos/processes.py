@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,7 +29,7 @@ START_SECONDS = 120.0
 QUICK = {
     "PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS": "1",
     "PREFECT_INTEGRATIONS_VERTEX_SWEEP_SECONDS": "2",
-    "PREFECT_INTEGRATIONS_VERTEX_CREATE_SETTLE_SECONDS": "3",
+    "PREFECT_INTEGRATIONS_VERTEX_CREATE_SETTLE_SECONDS": "5",
     "PREFECT_INTEGRATIONS_VERTEX_REQUEUE_GRACE_SECONDS": "1",
     "PREFECT_INTEGRATIONS_VERTEX_UNANNOUNCED_SECONDS": "8",
     "PREFECT_INTEGRATIONS_VERTEX_SUBMISSIONS_PER_MINUTE": "6000",
@@ -151,11 +153,13 @@ class Proxies:
         self.vertex_address = f"127.0.0.1:{ports[1]}"
         self._lines = socket.create_connection(("127.0.0.1", ports[2]), timeout=30)
         self._answers = self._lines.makefile("r")
+        self._lock = threading.Lock()
 
     def call(self, do: str, **arguments: Any) -> Any:
         """Ask the control."""
-        self._lines.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
-        return json.loads(self._answers.readline())["result"]
+        with self._lock:
+            self._lines.sendall(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            return json.loads(self._answers.readline())["result"]
 
     def add(self, *rules: Rule) -> None:
         """Add rules."""
@@ -179,19 +183,29 @@ class Worker:
     """One worker process.
 
     Args:
+        name: As Prefect knows it.
         pid: Its process id.
         log: Where it writes.
+        child: As which it was started here; None for a forked one.
     """
 
-    def __init__(self, name: str, pid: int, log: Path) -> None:
+    def __init__(self, name: str, pid: int, log: Path, child: Child | None = None) -> None:
         self.name = name
         self.log = log
+        self._child = child
         self.process = psutil.Process(pid)
+        self.is_released = False
+        """Nobody minds that it ends."""
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self.process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it lives, or where nobody can know."""
+        return self._child.process.poll() if self._child is not None else None
 
     def output(self) -> str:
         """All that it has written."""
@@ -214,11 +228,13 @@ class Worker:
         assert self.is_alive(), self.output()[-3000:]
 
     def wait_gone(self, seconds: float = 30) -> None:
-        """Wait until it has ended."""
+        """Wait until it has ended, as it was meant to."""
+        self.is_released = True
         wait_for(lambda: not self.is_alive(), seconds, f"{self.name} ended")
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to it."""
+        self.is_released = True
         if self.is_alive():
             self.process.send_signal(number)
 
@@ -229,8 +245,9 @@ class Workers:
     def __init__(self, children: Children, env: dict[str, str]) -> None:
         self._children = children
         self._env = env
-        self._count = 0
+        self._count = itertools.count()
         self._all: list[Worker] = []
+        self._lock = threading.Lock()
         self._nursery = subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.nursery"],
             cwd=ROOT,
@@ -247,27 +264,23 @@ class Workers:
 
     def fork(self, pool: str, name: str) -> Worker:
         """Start a worker within tenths of a second."""
-        arguments = self._arguments(pool, name)
-        log = self._children.logs / f"worker-{self._count}.log"
+        log = self._children.logs / f"worker-{next(self._count)}.log"
+        asked = json.dumps({"arguments": _arguments(pool, name), "log": str(log)})
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
-        self._nursery.stdin.write(json.dumps({"arguments": arguments, "log": str(log)}) + "\n")
-        self._nursery.stdin.flush()
-        worker = Worker(name, int(self._nursery.stdout.readline()), log)
+        with self._lock:
+            self._nursery.stdin.write(f"{asked}\n")
+            self._nursery.stdin.flush()
+            worker = Worker(name, int(self._nursery.stdout.readline()), log)
         self._all.append(worker)
         return worker
 
-    def spawn(self, pool: str, name: str, **env: str) -> tuple[Worker, Child]:
+    def spawn(self, pool: str, name: str) -> Worker:
         """Start a worker as from the command line; its exit status can be asked for."""
-        arguments = self._arguments(pool, name)
-        command = [*program("prefect"), *arguments]
-        child = self._children.start(f"worker {self._count}", command, env={**self._env, **env})
-        worker = Worker(name, child.process.pid, child.log)
-        return worker, child
-
-    def _arguments(self, pool: str, name: str) -> list[str]:
-        self._count += 1
-        return ["worker", "start", "--pool", pool, "--name", name]
+        command = [*program("prefect"), *_arguments(pool, name)]
+        number = next(self._count)
+        child = self._children.start(f"worker {number}", command, env=self._env)
+        return Worker(name, child.process.pid, child.log, child)
 
     def end_all(self) -> None:
         """Kill every forked worker that still runs."""
@@ -286,6 +299,10 @@ class Workers:
         except subprocess.TimeoutExpired:
             self._nursery.kill()
             self._nursery.wait()
+
+
+def _arguments(pool: str, name: str) -> list[str]:
+    return ["worker", "start", "--pool", pool, "--name", name]
 
 
 def worker_env(env: dict[str, str], home: Path, proxies: Proxies) -> dict[str, str]:

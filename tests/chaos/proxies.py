@@ -31,13 +31,13 @@ class Control:
         """Add rules."""
         self._script.add(rules)
 
-    def clear(self) -> None:
-        """Drop all rules that still wait."""
-        self._script.rules.clear()
+    def clear(self, owner: str) -> None:
+        """Drop an owner's rules."""
+        self._script.clear(owner)
 
-    def left(self) -> list[dict[str, Any]]:
-        """The rules that still wait for a call."""
-        return self._script.left()
+    def left(self, owner: str) -> list[dict[str, Any]]:
+        """An owner's rules that still wait for a call."""
+        return self._script.left(owner)
 
     def fired(self) -> dict[str, int]:
         """How often which fault happened."""

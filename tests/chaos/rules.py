@@ -32,6 +32,7 @@ class Rule:
         seconds: How long `delay` takes.
         pid: The process that `kill` ends.
         name: What the figures call it; by default its action and code.
+        owner: Whose it is: each scenario waits for its own and drops its own.
     """
 
     api: Api
@@ -46,6 +47,7 @@ class Rule:
     seconds: float = 0.0
     pid: int = 0
     name: str = ""
+    owner: str = ""
     fired: int = 0
 
     @property
@@ -109,6 +111,10 @@ class Script:
         """Add rules."""
         self.rules += [Rule(**rule) for rule in rules]
 
-    def left(self) -> list[dict[str, Any]]:
-        """The rules that still wait for a call."""
-        return [asdict(rule) for rule in self.rules]
+    def left(self, owner: str) -> list[dict[str, Any]]:
+        """An owner's rules that still wait for a call."""
+        return [asdict(rule) for rule in self.rules if rule.owner == owner]
+
+    def clear(self, owner: str) -> None:
+        """Drop an owner's rules."""
+        self.rules = [rule for rule in self.rules if rule.owner != owner]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +31,7 @@ REGION = "us-central1"
 IMAGE = "us-docker.pkg.dev/demo-project/chaos/image:1"
 STUB = Path(__file__).with_name("stub.py")
 PAGE = 200
+LOG_TAIL = 3000
 
 
 class Site:
@@ -55,12 +58,21 @@ class Site:
         self.workers = Workers(children, worker_env(env, home, self.proxies))
         self.server.wait()
         self.workers.wait()
-        self.client = SyncPrefectClient(api=self.server.api_url)
-        self.client.__enter__()
+        self._clients = threading.local()
+        self._stack = ExitStack()
+
+    @property
+    def client(self) -> SyncPrefectClient:
+        """A Prefect client for this thread, around the proxy."""
+        if not hasattr(self._clients, "client"):
+            client = SyncPrefectClient(api=self.server.api_url)
+            self._clients.client = self._stack.enter_context(client)
+        found: SyncPrefectClient = self._clients.client
+        return found
 
     def close(self) -> None:
         """End what `children` does not know of."""
-        self.client.__exit__(None, None, None)
+        self._stack.close()
         self.workers.stop()
         self.proxies.stop()
 
@@ -148,6 +160,19 @@ class Pool:
         self.workers.append(worker)
         return worker
 
+    def spawn(self) -> Worker:
+        """Start a worker from the command line, as a user does: it does its own imports."""
+        worker = self.site.workers.spawn(self.name, f"spawned-{uuid4().hex[:8]}")
+        self.workers.append(worker)
+        return worker
+
+    def mark(self, kind: str) -> str:
+        """What stands in a call of this pool's worker that names no run; empty if nothing does."""
+        if kind.startswith("ListCustomJobs pool"):
+            return str(self.site.client.read_work_pool(self.name).id)
+        by_pool = kind.startswith("POST /flow_runs/filter") and not kind.endswith("ids")
+        return self.name if by_pool else ""
+
     def start(
         self,
         *options: str,
@@ -175,21 +200,37 @@ class Pool:
         )
         self.runs[run.id] = expected or Expected()
         if rules:
-            self.site.proxies.add(*(replace(rule, about=str(run.id)) for rule in rules))
+            self.arm(*(replace(rule, about=str(run.id)) for rule in rules))
             self.site.client.set_flow_run_state(run.id, Scheduled(), force=True)
         return run.id
 
     def arm(self, *rules: Rule) -> None:
         """Add rules for whatever calls come."""
-        self.site.proxies.add(*rules)
+        self.site.proxies.add(*(replace(rule, owner=self.name) for rule in rules))
+
+    def disarm(self) -> None:
+        """Drop the rules that still wait."""
+        self.site.proxies.call("clear", owner=self.name)
 
     def wait_fired(self, seconds: float = 30) -> bool:
         """Wait until every rule has found its call; whether they did."""
         try:
-            wait_for(lambda: not self.site.proxies.call("left"), seconds, "rules fire")
+            wait_for(
+                lambda: not self.site.proxies.call("left", owner=self.name), seconds, "rules fire"
+            )
         except AssertionError:
             return False
         return True
+
+    @contextmanager
+    def frozen_cloud(self) -> Iterator[None]:
+        """Vertex AI keeps its connections and answers nothing."""
+        self.site.ledger.faults["emulator frozen"] += 1
+        self.site.cloud.freeze()
+        try:
+            yield
+        finally:
+            self.site.cloud.thaw()
 
     @staticmethod
     def cancelled(ran: tuple[int, ...] = (0,)) -> Expected:
@@ -254,9 +295,11 @@ class Pool:
         Raises:
             AssertionError: Naming what is wrong, with the tail of the workers' logs.
         """
+        died: list[Worker] = []
         deadline = time.monotonic() + seconds
         while (problems := self.problems()) and time.monotonic() < deadline:
-            if any(problem.is_lasting for problem in problems):
+            died = [each for each in self.workers if not each.is_released and not each.is_alive()]
+            if died or any(problem.is_lasting for problem in problems):
                 break
             time.sleep(0.25)
         self.site.ledger.close(len(self.runs), problems)
@@ -264,6 +307,9 @@ class Pool:
             lines = [f"{problem.kind}: {problem.text}" for problem in problems]
             for run in {problem.run for problem in problems}:
                 lines += self._story(run)
+            for worker in self.workers[-2:]:
+                lines.append(f"--- {worker.name} {'lives' if worker.is_alive() else 'has ended'}")
+                lines.append(worker.output()[-LOG_TAIL:])
             raise AssertionError("\n".join(lines))
 
     def _story(self, run: UUID) -> list[str]:
@@ -287,6 +333,7 @@ class Pool:
         return lines
 
     def close(self) -> None:
-        """End its workers, and nothing else."""
+        """Drop its rules and end its workers."""
+        self.disarm()
         for worker in self.workers:
             worker.kill()

@@ -28,8 +28,8 @@ SHORT_CODES = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "PERMISSION_DENIED"]
 WHENS: list[When] = ["before", "after"]
 REFUSED = Expected(states=("CRASHED",), ran=(0,))
 REFUSED_YET_DONE = Expected(states=("CRASHED", "COMPLETED"), ran=(0, 1))
-# A wait for a create that was lost takes its first three looks, twenty seconds.
-LAG_SECONDS = 8.0
+# Less than the looks by label take in all: a list that is behind longer than that cannot be right.
+LAG_SECONDS = 4.0
 
 
 def _expected(code: str, when: When) -> Expected:
@@ -38,6 +38,7 @@ def _expected(code: str, when: When) -> Expected:
     return REFUSED if when == "before" else REFUSED_YET_DONE
 
 
+@pytest.mark.beside
 def test_creates_that_fail_or_whose_answer_is_lost(pool: Pool, *, is_long: bool) -> None:
     """Each run gets its one job, or one refusal; also where lists are behind."""
     pool.worker().wait_ready()
@@ -46,8 +47,16 @@ def test_creates_that_fail_or_whose_answer_is_lost(pool: Pool, *, is_long: bool)
             rule = Rule(api="jobs", kind="CreateCustomJob", action="answer", code=code, when=when)
             pool.start(rules=[rule], expected=_expected(code, when))
     assert pool.wait_fired(120)
+    about = pool.mark("ListCustomJobs pool")
     lists = [
-        Rule(api="jobs", kind="ListCustomJobs pool", action="answer", code=code, when=when)
+        Rule(
+            api="jobs",
+            kind="ListCustomJobs pool",
+            about=about,
+            action="answer",
+            code=code,
+            when=when,
+        )
         for code in (CODES if is_long else SHORT_CODES)
         for when in WHENS
     ]
@@ -113,6 +122,7 @@ SHORT_KINDS = [KINDS[1], KINDS[6], KINDS[7], KINDS[8]]
 SHORT_TROUBLES = [TROUBLES[1], TROUBLES[2]]
 
 
+@pytest.mark.beside
 def test_the_prefect_api_fails_for_one_call_of_a_run(pool: Pool, *, is_long: bool) -> None:
     """One run's bad call touches no other run, and not even that run's end."""
     worker = pool.worker()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import pytest
 from prefect.client.schemas.objects import State, StateType
 from tests.chaos.rules import Rule
 
@@ -18,7 +19,8 @@ SCARCE_METRIC = "custom_model_training_n2_cpus"
 RARE = "c2-standard-8"
 
 
-def test_cancelled_in_every_phase(pool: Pool) -> None:
+@pytest.mark.beside
+def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
     """Submitting, queued, provisioning, starting, running, hung, elsewhere, and by force."""
     control = pool.site.cloud.control
     control.call("set_quotas", limits=[{"metric": SCARCE_METRIC, "limit": 0}], mode="queue")
@@ -58,7 +60,8 @@ def test_cancelled_in_every_phase(pool: Pool) -> None:
     assert worker.is_alive()
 
 
-def test_cancelled_while_no_worker_is_there(pool: Pool) -> None:
+@pytest.mark.beside
+def test_cancelled_while_no_worker_is_there(pool: Pool, *, is_long: bool) -> None:
     """The next worker finds the cancelled run whose job lives, and the one whose job has ended."""
     worker = pool.worker("steady")
     worker.wait_ready()

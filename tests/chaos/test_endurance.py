@@ -61,8 +61,7 @@ def test_ten_thousand_old_and_foreign_jobs(pool: Pool) -> None:
 
 def _measured(pool: Pool) -> tuple[float, float]:
     """CPU seconds and megabytes of a worker that has started and run one run."""
-    worker, _ = pool.site.workers.spawn(pool.name, f"spawned-{uuid4().hex[:8]}")
-    pool.workers.append(worker)
+    worker = pool.spawn()
     worker.wait_ready()
     pool.start()
     pool.settle(120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ SHORT: list[Point] = [
 ]
 
 
+@pytest.mark.beside
 def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None:
     """Wherever in its life a worker dies, its runs end well, with one job and one start each."""
     points = _recorded(pool) if is_long else SHORT
@@ -37,11 +39,11 @@ def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None
         if "flow_runs/ID" in kind:
             pool.start(rules=[rule])
         else:
-            pool.arm(rule)
+            pool.arm(replace(rule, about=pool.mark(kind)))
             pool.start()
         if not pool.wait_fired():
             missed.append((api, kind, when))
-            pool.site.proxies.call("clear")
+            pool.disarm()
             worker.kill()
         worker.wait_gone()
         # Under its old name, as a service is restarted, and under a new one by turns.
@@ -72,6 +74,7 @@ def _recorded(pool: Pool) -> list[Point]:
     return [(api, kind, when) for api, kind in kinds for when in ("before", "after")]
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("seed", [7])
 def test_killed_at_random_moments(pool: Pool, seed: int, *, is_long: bool) -> None:
     """A worker that dies again and again loses nothing and repeats nothing."""

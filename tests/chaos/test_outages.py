@@ -1,4 +1,4 @@
-"""One of the two services does not answer for a while."""
+"""One of the two services, or both, do not answer for a while."""
 
 from __future__ import annotations
 
@@ -11,56 +11,81 @@ from tests.chaos.rules import Rule
 if TYPE_CHECKING:
     from tests.chaos.site import Pool
 
+UNGUARDED = pytest.mark.xfail(
+    strict=True,
+    reason="the read of the pool's deployments after each heartbeat is unguarded: one refusal "
+    "ends the process (runs/seams.py, sync_with_backend; worker.py, on_synced and _open)",
+)
 
-def test_vertex_ai_stands_still(pool: Pool, *, is_long: bool) -> None:
-    """Runs before, in and after a freeze end well, and the worker is the same process."""
+
+def test_both_services_fail_and_come_back(pool: Pool, *, is_long: bool) -> None:
+    """Runs from before, in and after an outage end well, and the worker is the same process."""
     worker = pool.worker()
     worker.wait_ready()
-    early = [pool.start("--work", "3") for _ in range(2)]
-    pool.wait_job(early[0])
-    pool.site.ledger.faults["emulator frozen"] += 1
-    pool.site.cloud.freeze()
-    try:
-        for _ in range(2):
-            pool.start()
-        time.sleep(30 if is_long else 15)
-    finally:
-        pool.site.cloud.thaw()
+    early = pool.start("--work", "3")
+    pool.wait_job(early)
+    with pool.frozen_cloud():
+        pool.start()
+        time.sleep(20 if is_long else 5)
+        pool.site.proxies.call("down", is_down=True)
+        time.sleep(40 if is_long else 3)
+        pool.site.proxies.call("down", is_down=False)
+        pool.start()
+        pool.site.ledger.faults["Prefect server killed"] += 1
+        pool.site.server.restart()
+        time.sleep(5)
     pool.start()
-    pool.settle(180)
+    pool.settle(240)
 
     assert worker.is_alive()
 
 
-@pytest.mark.parametrize("code", ["403", "429", "500"])
-def test_the_prefect_api_refuses_everything(pool: Pool, code: str, *, is_long: bool) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [15, 30])
+def test_vertex_ai_stands_still(pool: Pool, seconds: int) -> None:
+    """Nothing that was not answered is taken for an answer."""
+    worker = pool.worker()
+    worker.wait_ready()
+    early = [pool.start("--work", str(work)) for work in range(4)]
+    pool.wait_job(early[0])
+    with pool.frozen_cloud():
+        for _ in range(4):
+            pool.start()
+        time.sleep(seconds)
+    pool.start()
+    pool.settle(240)
+
+    assert worker.is_alive()
+
+
+@UNGUARDED
+def test_the_prefect_api_refuses_everything(pool: Pool, *, is_long: bool) -> None:
     """Nothing is done on stale knowledge, nothing is lost, and the worker is the same process."""
     worker = pool.worker()
     worker.wait_ready()
-    run = pool.start("--work", "2")
-    pool.wait_job(run)
-    pool.arm(Rule(api="prefect", action="answer", code=code, times=0))
-    pool.start()
-    time.sleep(30 if is_long else 3)
-    pool.site.proxies.call("clear")
-    pool.settle(120)
+    for code in ("500", "429", "403"):
+        pool.wait_job(pool.start("--work", "2"))
+        pool.arm(Rule(api="prefect", action="answer", code=code, times=0))
+        pool.start()
+        time.sleep(30 if is_long else 3)
+        pool.disarm()
+    pool.settle(240)
 
     assert worker.is_alive()
 
 
-def test_the_prefect_api_is_away_and_comes_back(pool: Pool, *, is_long: bool) -> None:
-    """Cut off for a while, then its process killed and started again on the same database."""
+@UNGUARDED
+@pytest.mark.beside
+def test_the_prefect_api_fails_right_after_the_first_heartbeat(
+    pool: Pool, *, is_long: bool
+) -> None:
+    """The reconciler's first read fails; the worker tries again instead of leaving."""
+    pool.arm(
+        Rule(api="prefect", kind="POST /deployments/filter", about=pool.name, action="answer",
+             code="500", times=6 if is_long else 3)
+    )  # fmt: skip
     worker = pool.worker()
-    worker.wait_ready()
-    pool.wait_job(pool.start("--work", "3"))
     pool.start()
-    pool.site.proxies.call("down", is_down=True)
-    time.sleep(60 if is_long else 4)
-    pool.site.proxies.call("down", is_down=False)
-    pool.start()
-    pool.site.ledger.faults["Prefect server killed"] += 1
-    pool.site.server.restart()
-    pool.start()
-    pool.settle(240)
+    pool.settle(90)
 
     assert worker.is_alive()

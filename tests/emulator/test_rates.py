@@ -11,10 +11,17 @@ from google.api_core import exceptions
 from google.cloud.aiplatform_v1 import JobServiceAsyncClient
 from google.cloud.aiplatform_v1.types import CustomJob
 
-from prefect_vertex.emulator import DOCUMENTED, CallFault, Emulator, RateLimits
+from prefect_vertex.emulator import (
+    CLOCKS,
+    DOCUMENTED,
+    UNLIMITED,
+    CallFault,
+    Emulator,
+    RateLimits,
+)
 from prefect_vertex.emulator.api_error import ApiError
 from prefect_vertex.emulator.names import Place
-from prefect_vertex.emulator.rates import Rates
+from prefect_vertex.emulator.rates import RATES_OF_CLOCK, Rates
 
 HERE = Place("123", "us-central1")
 
@@ -42,6 +49,11 @@ def test_documented_limits_are_60_submissions_and_600_other_calls() -> None:
     assert sum(meter.admits("CancelCustomJob") for _ in range(700)) == 600
     for method in ("GetCustomJob", "ListCustomJobs"):
         assert not meter.admits(method)
+
+
+def test_lifelike_clock_comes_with_the_documented_limits_and_the_fast_one_without() -> None:
+    assert RATES_OF_CLOCK == {"fast": UNLIMITED, "lifelike": DOCUMENTED}
+    assert set(RATES_OF_CLOCK) == set(CLOCKS)
 
 
 def test_window_slides() -> None:

@@ -56,7 +56,8 @@ async def test_seeded_job_is_read_like_any_other(
     assert (job.display_name, job.labels) == ("old-0", {"run": "r0", "pool": "a"})
     assert (job.state, job.error.code) == (JobState.JOB_STATE_FAILED, 3)
     assert job.create_time == job.start_time
-    assert (job.end_time - job.create_time).total_seconds() == pytest.approx(500, abs=1)
+    lived: Any = job.end_time - job.create_time
+    assert lived.total_seconds() == pytest.approx(500, abs=1)
     assert job.update_time == job.end_time
     assert job.job_spec.worker_pool_specs[0].machine_spec.machine_type == "n1-standard-4"
 

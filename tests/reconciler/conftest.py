@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.run import WORKER_LABEL, RunState
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment, Ticket
@@ -146,6 +146,8 @@ class Stage:
         self, name: str = "w", *, home: tuple[str, ...] = (HOME,), **figures: float
     ) -> Reconciler:
         """Start a worker's reconciler."""
+        # A process that is gone has taken its count with it.
+        self.slots[name] = CountedSlots()
         places = frozenset(Target(PROJECT, location) for location in home)
         world = World(
             runs=self.runs,
@@ -209,9 +211,11 @@ class Stage:
         spec = RunSpec(identity=identity, candidates=(candidate,))
         return Assignment(run_id=run.id, spec=spec, policy=policy or RunPolicy(), bootstrap="pass")
 
-    def pick_up(self, run: Run) -> None:
+    def pick_up(self, run: Run, worker_name: str = "") -> None:
         """A worker wins the run, as Prefect's base class does it before `run()`."""
         self.runs.put(run.id, RunState.PENDING)
+        if worker_name:
+            run.labels[WORKER_LABEL] = worker_name
         self.runs.put(run.id, RunState.PENDING, "Submitting")
 
     def submit(
@@ -219,7 +223,7 @@ class Stage:
     ) -> tuple[Run, Ticket]:
         """A worker picks a run up, a new one if none is given, and takes care of it."""
         run = run or self.runs.add()
-        self.pick_up(run)
+        self.pick_up(run, worker.world.worker_name)
         return run, worker.take(self.assignment(run, **wishes))
 
     async def submitted(self, worker: Reconciler, **wishes: Any) -> tuple[Run, Ticket]:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, INSTANCE_LABEL, SETTLED_LABEL, RunState
+from prefect_vertex.lifecycle.run import (
+    ATTEMPT_LABEL,
+    HELD_LABEL,
+    INSTANCE_LABEL,
+    SETTLED_LABEL,
+    WAIT_LABEL,
+    RunState,
+)
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
@@ -126,7 +133,7 @@ async def test_a_job_that_was_deleted_meanwhile_crashes_its_run(stage: Stage) ->
     await stage.tick(14)
 
     assert run.name == "Crashed"
-    assert "was deleted" in run.message
+    assert "no longer exists" in run.message
 
 
 async def test_another_workers_live_runs_are_left_to_it(stage: Stage) -> None:
@@ -160,7 +167,9 @@ def stranded(stage: Stage, holder: str = "w/dead", **labels: str) -> Run:
     """A run that a worker had taken when it died."""
     run = stage.runs.add()
     stage.pick_up(run)
-    run.labels.update({INSTANCE_LABEL: holder, **labels})
+    run.labels.update({INSTANCE_LABEL: holder, HELD_LABEL: run.history[-1][2], **labels})
+    if ATTEMPT_LABEL in labels:
+        run.labels[WAIT_LABEL] = run.history[-1][2]
     return run
 
 
@@ -235,6 +244,21 @@ async def test_a_claim_without_an_announcement_is_looked_into(stage: Stage) -> N
     assert stage.job(run).attempt == 1
 
 
+async def test_a_claim_that_was_lost_once_is_no_matter_for_the_next_attempt(stage: Stage) -> None:
+    worker = await stage.worker("w")
+    run = stage.runs.add()
+    run.claims["prefect-vertex-create-a1"] = "w/dead"
+    stage.submit(worker, run)
+    await stage.tick(40)
+    stage.start(run)
+    stage.reschedule(run)
+    stage.submit(worker, run)
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(3)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
 async def test_a_job_that_appears_after_all_is_the_runs(stage: Stage) -> None:
     worker = await stage.worker("one")
     run, _ = await stage.submitted(worker)
@@ -274,6 +298,48 @@ async def test_a_run_that_names_no_process_is_nobodys_after_ten_minutes(stage: S
     await stage.tick(115)
     assert run.name == "Submitting"
     await stage.tick(20)
+
+    assert run.name == "Scheduled"
+
+
+@pytest.mark.parametrize(("name", "looks"), [("w", 2), ("elsewhere", 14)])
+async def test_a_run_that_only_names_its_worker_goes_back_once_that_is_gone(
+    name: str, looks: int, stage: Stage
+) -> None:
+    """An earlier process of our own name, or one that Prefect calls offline."""
+    run = stage.runs.add()
+    stage.pick_up(run, name)
+    await stage.clock.advance(31)
+    await stage.worker("w")
+    stage.runs.offline.add("elsewhere")
+    await stage.tick(looks)
+
+    assert run.name == "Scheduled"
+
+
+async def test_a_retry_that_died_with_its_taker_is_not_left_to_the_last_attempts_holder(
+    stage: Stage,
+) -> None:
+    one = await stage.worker("one")
+    run, _ = await stage.running(one)
+    stage.reschedule(run)
+    stage.pick_up(run, "two")
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(20)
+    assert run.name == "Submitting"
+    stage.runs.offline.add("two")
+    await stage.tick(14)
+
+    assert run.name == "Scheduled"
+
+
+async def test_a_worker_that_died_while_it_put_a_run_back_is_followed_by_another(
+    stage: Stage,
+) -> None:
+    run = stranded(stage)
+    run.claims[f"prefect-vertex-adopt-{run.history[-1][2]}"] = "w/also-dead"
+    await stage.worker("w")
+    await stage.tick(15)
 
     assert run.name == "Scheduled"
 

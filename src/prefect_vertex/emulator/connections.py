@@ -13,7 +13,7 @@ _OPEN_FILES: Final = Path("/dev/fd")
 
 
 def cut_connection(peer: str) -> bool:
-    """Shut down the socket whose other end that is; False where there is none (any more).
+    """Shut down the socket whose other end that is; False where there is none any more.
 
     gRPC holds the socket itself and gives no way to it, so it is looked for among all open files.
     Every call on that connection is lost with it.
@@ -54,4 +54,5 @@ def _peer_of(connection: socket.socket) -> tuple[str, int] | None:
         host, port = connection.getpeername()[:2]
     except OSError:
         return None  # it listens, or has just been closed
-    return host, port
+    # gRPC listens on sockets for both families, which name IPv4 so.
+    return host.removeprefix("::ffff:"), port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -49,6 +50,8 @@ class ControlClient:
         except urllib.error.HTTPError as error:
             with error:
                 raise ControlError(json.load(error)["error"]) from error
+        except http.client.HTTPException as error:
+            raise ControlError(f"{self._address} is no control port of an emulator") from error
 
     def add_faults(self, *faults: Fault) -> None:
         """Append to the script."""

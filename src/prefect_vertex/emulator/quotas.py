@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from google.cloud.aiplatform_v1.types import AcceleratorType
 
-from prefect_vertex.emulator.names import JobName
+from prefect_vertex.emulator.names import JobName, Place
 
 _CPUS: Final = re.compile(r"([a-z0-9]+)-(?:standard|highmem|highcpu|ultramem|megamem)-([0-9]+)")
 # These two families share one metric.
@@ -46,6 +46,7 @@ class Quotas:
         self.mode: QuotaMode = "queue"
         self._limits: dict[tuple[str, str], int] = {}
         self._held: dict[JobName, Mapping[str, int]] = {}
+        self._used: Counter[tuple[Place, str]] = Counter()
         self._waiting: dict[JobName, Mapping[str, int]] = {}
         self._on_change = on_change
 
@@ -67,24 +68,25 @@ class Quotas:
             return False
         self._waiting.pop(name, None)
         self._held[name] = demand
+        for metric, count in demand.items():
+            self._used[name.place, metric] += count
         return True
 
     def release(self, name: JobName) -> None:
         """Give back what a job holds, or its place in the queue."""
-        if self._held.pop(name, None) or self._waiting.pop(name, None):
+        held = self._held.pop(name, None)
+        for metric, count in (held or {}).items():
+            self._used[name.place, metric] -= count
+        if held or self._waiting.pop(name, None):
             self._on_change()
 
     def exceeded(self, name: JobName, demand: Mapping[str, int]) -> list[str]:
         """The metrics of which there is not enough left."""
-        used: Counter[str] = Counter()
-        for holder, held in self._held.items() if self._limits else ():
-            if holder.place == name.place:
-                used.update(held)
         return [
             metric
             for metric, count in demand.items()
             if (limit := self._limit(metric, name.place.location)) is not None
-            and used[metric] + count > limit
+            and self._used[name.place, metric] + count > limit
         ]
 
     def _has_others_before(self, name: JobName, demand: Mapping[str, int]) -> bool:

@@ -44,8 +44,8 @@ _REASON_OF_CODE: dict[int, TerminationReason] = {
 _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
     74: (
         TerminationReason.PREFECT_UNREACHABLE,
-        "the Prefect API could not be reached from the container",
-        "Set PREFECT_API_URL to an address that the job's network can reach.",
+        "the Prefect API did not answer in the container, or does not know this flow run",
+        "Set PREFECT_API_URL to the worker's own server, at an address that the job can reach.",
     ),
     75: (
         TerminationReason.RESTARTED,

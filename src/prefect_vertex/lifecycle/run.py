@@ -34,6 +34,8 @@ _FINAL = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, Run
 
 INSTANCE_LABEL = "prefect-vertex.instance"
 """The worker process that last held the run."""
+HELD_LABEL = "prefect-vertex.held"
+"""The id of the Pending state in which that process said so."""
 PROJECT_LABEL = "prefect-vertex.project"
 LOCATION_LABEL = "prefect-vertex.location"
 ATTEMPT_LABEL = "prefect-vertex.attempt"
@@ -107,6 +109,16 @@ class RunView:
     def holder(self) -> str:
         """The signature of the process that last held the run, empty if none said so."""
         return self.labels.get(INSTANCE_LABEL, "")
+
+    @property
+    def holder_is_current(self) -> bool:
+        """Whether that process spoke in the wait that the run is in.
+
+        Else another has taken the run since, and has not said so yet.
+        """
+        if self.state is not RunState.PENDING or self.state_name in WITH_JOB_STATES:
+            return True
+        return self.state_id in {self.labels.get(HELD_LABEL), self.labels.get(WAIT_LABEL)}
 
     @property
     def waits_for_next(self) -> bool:

@@ -25,17 +25,20 @@ from prefect_vertex.lifecycle.run import SETTLED_LABEL, VERDICT_LABEL, RunState,
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.submit import Submitter
+from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import Proposal
 
 
 class Actor:
     """Carries out decisions; each may be carried out again without harm."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, upkeep: Upkeep) -> None:
         self._world = world
+        self._upkeep = upkeep
         self.submitter = Submitter(world)
 
     async def carry_out(self, care: Care, view: RunView | None, decision: Decision) -> bool:  # noqa: C901, PLR0911, PLR0912 - a dispatch
@@ -85,7 +88,7 @@ class Actor:
 
     async def look(self, care: Care, view: RunView) -> bool:
         """Look for the run's jobs by label, wherever they may be."""
-        for target in self._places(care, view):
+        for target in sorted(self._places(care, view), key=str):
             for job in await self._world.gateways.for_target(target).find(care.run_id):
                 if is_ours(job):
                     care.see(job, target)
@@ -180,13 +183,9 @@ class Actor:
         return True
 
     async def _requeue(self, care: Care, view: RunView, message: str) -> bool:
-        claim = await self._world.runs.claim(
-            view.id,
-            f"prefect-vertex-adopt-{view.state_id}",
-            self._world.signature,
-        )
+        key = f"prefect-vertex-adopt-{view.state_id}"
+        mine = await win(self._world, view.id, key, is_gone=self._upkeep.is_process_gone)
         fresh = await self._world.runs.read(view.id)
-        mine = claim == self._world.signature
         if not mine or fresh is None or fresh.state_id != view.state_id:
             self._soon(care)
             return False

@@ -171,7 +171,7 @@ class Reconciler:
         """
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
-        self._wanted |= await self._observer.look(self._targets())
+        self._wanted |= await self._observer.look(sorted(self._targets(), key=str))
         views = {view.id: view for view in await self.world.runs.cancelling()}
         since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
         ended = await self.world.runs.ended_since(since)
@@ -185,7 +185,7 @@ class Reconciler:
             self._swept_at = begun
         idle = {run_id for run_id in self._wanted if not self._care(run_id).busy}
         views |= await self.world.runs.read_many(idle - views.keys())
-        for run_id in self._wanted:
+        for run_id in sorted(self._wanted):
             self._start(self._care(run_id), views.get(run_id))
         self._wanted = set()
         await self._upkeep.renew_leases()

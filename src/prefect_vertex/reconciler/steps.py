@@ -9,7 +9,13 @@ from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import Decision, Describe
-from prefect_vertex.lifecycle.run import INSTANCE_LABEL, WAIT_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.run import (
+    HELD_LABEL,
+    INSTANCE_LABEL,
+    WAIT_LABEL,
+    RunState,
+    RunView,
+)
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
@@ -38,7 +44,7 @@ class Attendant:
     def __init__(self, world: World, upkeep: Upkeep) -> None:
         self.world = world
         self._upkeep = upkeep
-        self._actor = Actor(world)
+        self._actor = Actor(world, upkeep)
 
     async def attend(self, care: Care, view: RunView | None) -> None:
         """Decide and act until nothing changes.
@@ -124,7 +130,8 @@ class Attendant:
         elsewhere = self._is_held_elsewhere(view)
         if not care.announced and not elsewhere:
             # Others must see from the first moment that somebody holds the run.
-            await self.world.runs.label(view.id, {INSTANCE_LABEL: self.world.signature})
+            labels = {INSTANCE_LABEL: self.world.signature, HELD_LABEL: view.state_id}
+            await self.world.runs.label(view.id, labels)
             care.announced = True
         care.settled_attempt = max(care.settled_attempt, view.settled_attempt)
         labelled = max(view.attempt, care.contested_attempt)
@@ -140,6 +147,7 @@ class Attendant:
             if settled and due == labelled:
                 care.settled_attempt = labelled
             care.due_attempt, care.to_find, care.looks = due, False, ()
+            care.contested_attempt = 0
             if due > 1:
                 came_from = await self.world.runs.came_from(view)
                 care.rescheduled = came_from is RunState.RUNNING

@@ -37,13 +37,11 @@ from prefect_vertex.planning.naming import console_url, logs_url
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.vertex.gateway import JobGateway
 
 logger = logging.getLogger(__name__)
-
-MAX_CREATE_CLAIMS = 9
-"""How many holders of one attempt may follow each other; each met a predecessor without a job."""
 
 
 class Submitter:
@@ -145,9 +143,8 @@ class Submitter:
         if care.claimed_attempt == attempt:
             return True
         mine = self._world.signature
-        for number in range(1, MAX_CREATE_CLAIMS + 1):
-            suffix = "" if number == 1 else f"-{number}"
-            key = f"prefect-vertex-create-a{attempt}{suffix}"
+        for number in range(1, MAX_CLAIMS + 1):
+            key = numbered(f"prefect-vertex-create-a{attempt}", number)
             owner = await self._world.runs.claim(view.id, key, mine)
             if owner == mine:
                 care.claimed_attempt = attempt
@@ -157,6 +154,7 @@ class Submitter:
                 care.contested_attempt = attempt
                 care.to_find = True
                 return False
+        self._fail(care, f"{MAX_CLAIMS} workers stopped while they created attempt {attempt}.")
         return False
 
     async def _announce(self, care: Care, view: RunView, plan: JobPlan, attempt: int) -> None:

@@ -17,6 +17,7 @@ from prefect_vertex.lifecycle.run import (
     RunView,
 )
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.ports import World, worker_of
 from prefect_vertex.runs.port import PrefectUnavailableError
 
@@ -40,6 +41,8 @@ class Upkeep:
     def __init__(self, world: World, book: dict[str, Care]) -> None:
         self._world = world
         self._book = book
+        self._offline: set[str] = set()
+        self._begun_at = world.clock.now()
 
     async def renew_leases(self) -> None:
         """Renew the concurrency lease of every waiting run, well before it ends.
@@ -98,31 +101,40 @@ class Upkeep:
         A live job is adopted at once; a run without one is called an orphan only after a grace,
         because whoever takes it needs a moment to say so.
         """
+        self._offline = offline
         now = self._world.clock.now()
         grace = timedelta(seconds=self._world.figures.requeue_grace_seconds)
         for care in cares:
             view = care.seen
             if view is None or care.due_attempt:
                 continue
-            if care.tickets and view.holder in {"", self._world.signature}:
-                # Held here; a ticket alone may only watch what another process holds.
+            ours = view.holder == self._world.signature and view.holder_is_current
+            if care.tickets and ours:
+                # A ticket alone may only watch what another process has taken since.
                 continue
             if care.adopted and view.holder != self._world.signature:
                 self.let_go(care)
-            gone = self._is_gone(care, view, offline)
+            gone = self._is_gone(care, view)
             orphaned = gone and now - view.state_time >= grace
             care.orphaned_in = view.state_id if orphaned else ""
             if gone or care.adopted:
                 await self._adopt(care, view)
 
-    def _is_gone(self, care: Care, view: RunView, offline: set[str]) -> bool:
-        if care.adopted:
+    def is_process_gone(self, signature: str) -> bool:
+        """Whether a process is certainly gone: an earlier one of our name, or offline."""
+        name = worker_of(signature)
+        earlier = name == self._world.worker_name and signature != self._world.signature
+        return earlier or name in self._offline
+
+    def _is_gone(self, care: Care, view: RunView) -> bool:
+        if care.adopted and not view.waits_for_next:
             return False
-        if view.holder:
-            name = worker_of(view.holder)
+        if view.holder and view.holder_is_current:
             # Our own signature without a ticket: this process has given the run up.
-            return name == self._world.worker_name or name in offline
-        if view.labels.get(WORKER_LABEL, "") in offline:
+            return view.holder == self._world.signature or self.is_process_gone(view.holder)
+        worker = view.labels.get(WORKER_LABEL, "")
+        earlier = worker == self._world.worker_name and view.state_time < self._begun_at
+        if earlier or worker in self._offline:
             return True
         age = (self._world.clock.now() - view.state_time).total_seconds()
         return age >= UNANNOUNCED_SECONDS
@@ -141,9 +153,7 @@ class Upkeep:
         if not care.has_live_job:
             return
         key = f"prefect-vertex-adopt-a{care.newest_attempt}-{view.holder.rpartition('/')[2]}"
-        if await self._world.runs.claim(view.id, key, self._world.signature) != (
-            self._world.signature
-        ):
+        if not await win(self._world, view.id, key, is_gone=self.is_process_gone):
             return
         care.adopted = True
         care.orphaned_in = ""
