@@ -63,9 +63,15 @@ class Api:
         return str(self._post("/deployments/", body)["id"])
 
     def create_runs(
-        self, deployment: str, count: int, state: str, labels: Mapping[str, str] | None = None
+        self,
+        deployment: str,
+        count: int,
+        state: str,
+        *,
+        first: int = 0,
+        labels: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Create runs in a state; their ids."""
+        """Create runs in a state, numbered from `first`; their ids."""
 
         def create(number: int) -> str:
             body: dict[str, Any] = {
@@ -77,7 +83,7 @@ class Api:
             return str(self._post(f"/deployments/{deployment}/create_flow_run", body)["id"])
 
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(create, range(count)))
+            return list(threads.map(create, range(first, first + count)))
 
     def name_infrastructure(self, identifiers: Mapping[str, str]) -> None:
         """Write the infrastructure identifiers of runs."""

@@ -27,6 +27,8 @@ IMAGE: Final = f"us-docker.pkg.dev/{PROJECT}/bench/stub:1"
 _START_SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 2.0
 _STANDSTILL_SECONDS: Final = 60.0
+_WAVE: Final = 10
+_WAVE_SECONDS: Final = 10.0
 
 
 @dataclass
@@ -94,6 +96,7 @@ class Trial:
         self._label = f"bench-{stage.trials}-{side.name}"  # "prefect-" is reserved
         self._scratch = stage.stack.home / self._label
         self._stack = ExitStack()
+        self._scheduled = 0
         self._since = 0.0
         self._cpu_before = 0.0
 
@@ -168,11 +171,20 @@ class Trial:
 
     def schedule(self, count: int) -> None:
         """Create runs that are due now."""
-        self._stage.api.create_runs(self.deployment, count, "SCHEDULED")
+        self._scheduled += count
+        self._stage.api.create_runs(
+            self.deployment, count, "SCHEDULED", first=self._scheduled - count
+        )
+
+    def schedule_gently(self, count: int) -> None:
+        """The same in waves, for cases that are not about the server under a rush of runs."""
+        for start in range(0, count, _WAVE):
+            self.schedule(min(_WAVE, count - start))
+            time.sleep(_WAVE_SECONDS)
 
     def create_running(self, count: int, labels: Mapping[str, str]) -> list[str]:
         """Create runs that run already; their ids."""
-        return self._stage.api.create_runs(self.deployment, count, "RUNNING", labels)
+        return self._stage.api.create_runs(self.deployment, count, "RUNNING", labels=labels)
 
     def name_infrastructure(self, identifiers: Mapping[str, str]) -> None:
         """Write the jobs' names into the runs."""

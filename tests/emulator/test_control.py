@@ -188,7 +188,7 @@ def test_seeds_are_planted_and_ended(
 
     server.control.call("end_job", name=names[1], state="JOB_STATE_FAILED", code=3, message="why")
 
-    def error_of(name: str) -> str:
+    def error_of(name: str) -> Any:
         return server.client.get_custom_job(name=name).error.message
 
     eventually_sync(lambda: error_of(names[1]) == "why")

@@ -231,6 +231,26 @@ async def test_whoever_takes_it_then_creates_the_same_attempt_without_waiting(
     assert run.claims["prefect-vertex-create-a1-2"] == "w/instance-0"
 
 
+async def test_an_attempt_that_was_settled_once_is_looked_for_again_after_a_create(
+    stage: Stage,
+) -> None:
+    stage.list_lag_seconds = 60
+    run = stranded(stage, **{ATTEMPT_LABEL: "1"})
+    run.claims["prefect-vertex-create-a1"] = "w/dead"
+    worker = await stage.worker("w")
+    await stage.tick(60)
+    stage.submit(worker, run)
+    await stage.rest()
+    run.identifier = ""
+    await stage.kill(worker)
+    worker = await stage.worker("w")
+    stage.runs.put(run.id, RunState.SCHEDULED)
+    stage.submit(worker, run)
+    await stage.tick(40)
+
+    assert stage.job(run).attempt == 1
+
+
 async def test_a_claim_without_an_announcement_is_looked_into(stage: Stage) -> None:
     """Its holder died between the claim and the announcement, or stands still there."""
     worker = await stage.worker("w")

@@ -42,6 +42,8 @@ class Story:
         self.executing: set[tuple[str, str]] = set()
         self.asked_to_end: set[str] = set()
         self.finished: set[str] = set()
+        self.stopped: set[str] = set()
+        stage.list_lag_seconds = self.chance.choice([0, 0, 12, 40])
         stage.runs.mischief = self._prefect_fault
 
     def happens(self, share: float) -> bool:
@@ -134,6 +136,11 @@ class Story:
             self.stage.move(job, "FAILED", STOCKOUT)
         elif fate < 0.25:
             self._asked_to_leave(run)
+        elif fate < 0.27 and run.state is RunState.RUNNING:
+            # Somebody stops it in the console, to stop the bill.
+            self._asked_to_leave(run)
+            self.stage.move(job, "CANCELLED", (1, "CANCELED"))
+            self.stopped.add(run.id)
 
     def _asked_to_leave(self, run: Run) -> None:
         if run.state is RunState.RUNNING:
@@ -201,6 +208,8 @@ async def test_whatever_happens(seed: int, stage: Stage) -> None:
     for run in runs:
         if run.id in story.finished:
             assert run.name == "Completed"
+        elif run.id in story.stopped:
+            assert run.name == "Cancelled"
         elif run.id not in story.asked_to_end:
             # Its own failure, a last resort of ours with a reason, or a job cancelled by nobody.
             assert run.name == "Crashed"

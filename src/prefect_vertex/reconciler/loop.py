@@ -82,6 +82,7 @@ class Reconciler:
         care.policy = assignment.policy
         care.due_attempt = care.due_attempt or -1
         care.to_find, care.announced = True, False
+        care.settled_attempt = care.contested_attempt = 0
         self.learned |= {candidate.target for candidate in assignment.spec.candidates}
         ticket = Ticket()
         care.tickets.append(ticket)

@@ -17,6 +17,7 @@ from prefect_vertex.lifecycle.run import (
     LOCATION_LABEL,
     POLICY_LABEL,
     PROJECT_LABEL,
+    SETTLED_LABEL,
     WAIT_LABEL,
     RunState,
     RunView,
@@ -167,6 +168,8 @@ class Submitter:
                 LOCATION_LABEL: plan.target.location,
                 ATTEMPT_LABEL: str(attempt),
                 WAIT_LABEL: view.state_id,
+                # From now on it may have one.
+                SETTLED_LABEL: "",
                 POLICY_LABEL: format_policy(care.policy),
             },
         )
