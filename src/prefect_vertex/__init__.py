@@ -1,11 +1,25 @@
 """A Prefect worker for Vertex AI CustomJobs.
 
-Importing it registers the worker type `vertex-custom-job`, and loads no Google module.
+Prefect finds the worker type `vertex-custom-job` through the package's entry point. Importing the
+package itself loads neither Prefect nor Google, so that its commands start at once.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from prefect_vertex._version import __version__
-from prefect_vertex.worker import VertexWorker
+
+if TYPE_CHECKING:
+    from prefect_vertex.worker import VertexWorker
 
 __all__ = ["VertexWorker", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the worker when it is asked for."""
+    if name == "VertexWorker":
+        from prefect_vertex.worker import VertexWorker
+
+        return VertexWorker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

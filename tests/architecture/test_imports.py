@@ -30,7 +30,15 @@ def _loaded_after(statement: str) -> list[str]:
 
 def test_importing_the_package_loads_no_google_module() -> None:
     """Prefect imports every collection at worker start, block lookup and server start."""
-    assert _loaded_after("import prefect_vertex") == []
+    assert _loaded_after("import prefect_vertex; prefect_vertex.VertexWorker") == []
+
+
+def test_the_commands_help_loads_neither_prefect_nor_google() -> None:
+    """`prefect-vertex --help` answers at once, and Ctrl-C meets no half-loaded library."""
+    code = "import sys, prefect_vertex.cli; print('prefect' in sys.modules, 'grpc' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_a_new_pool_s_template_is_written_without_google() -> None:
@@ -60,5 +68,5 @@ def test_the_collection_is_found_by_its_entry_point() -> None:
         each for each in entry_points(group="prefect.collections") if each.name == "prefect_vertex"
     ]
 
-    assert entry.load() is prefect_vertex
+    assert entry.load().VertexWorker is prefect_vertex.VertexWorker
     assert prefect_vertex.VertexWorker.type == "vertex-custom-job"

@@ -85,14 +85,14 @@ def site() -> Iterator[Site]:
 class Crowd:
     """Runs the tests that are marked `beside` at once, each in a thread with a pool of its own.
 
-    Most of a scenario is waiting, so that in the short form a dozen of them takes little longer
-    than one.  In the long form, and where only one is selected, nothing of this happens.
+    Most of a scenario is waiting, so that in the short form three of them take little longer than
+    one; more would find the limit of the server's SQLite.  In the long form there is none of this.
     """
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._begun: dict[str, Future[None]] = {}
-        self._threads = ThreadPoolExecutor(max_workers=16)
+        self._threads = ThreadPoolExecutor(max_workers=3)
 
     def result(self, item: pytest.Function) -> None:
         """Wait for one test; the first who asks starts all that are selected."""

@@ -301,7 +301,7 @@ class Pool:
             died = [each for each in self.workers if not each.is_released and not each.is_alive()]
             if died or any(problem.is_lasting for problem in problems):
                 break
-            time.sleep(0.25)
+            time.sleep(0.5)
         self.site.ledger.close(len(self.runs), problems)
         if problems:
             lines = [f"{problem.kind}: {problem.text}" for problem in problems]

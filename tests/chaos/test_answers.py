@@ -104,9 +104,9 @@ KINDS = [
     "PATCH /flow_runs/ID/labels id,name,name,type",
     "POST /flow_runs/ID/set_state Submitting",
     "GET /flow_runs/ID",
-    "PATCH /flow_runs/ID/labels instance",
+    "PATCH /flow_runs/ID/labels instance*",
     "POST /flow_runs/ID/input prefect-vertex-create-a1",
-    "PATCH /flow_runs/ID/labels attempt,instance,location,policy,project,wait",
+    "PATCH /flow_runs/ID/labels attempt*",
     "PATCH /flow_runs/ID infrastructure_pid",
     "POST /flow_runs/ID/set_state InfrastructurePending",
 ]
@@ -119,6 +119,11 @@ TROUBLES: list[tuple[Action, str, When]] = [
     ("answer", "403", "before"),
 ]
 SHORT_KINDS = [KINDS[1], KINDS[6], KINDS[7], KINDS[8]]
+UNANNOUNCED = pytest.mark.xfail(
+    strict=True,
+    reason="a run that went to Pending and whose holder never named itself is left for ten minutes "
+    "(reconciler/upkeep.py, UNANNOUNCED_SECONDS), also where its own live worker knows",
+)
 SHORT_TROUBLES = [TROUBLES[1], TROUBLES[2]]
 
 
@@ -132,5 +137,21 @@ def test_the_prefect_api_fails_for_one_call_of_a_run(pool: Pool, *, is_long: boo
             rule = Rule(api="prefect", kind=kind, action=action, code=code, when=when)
             pool.start(rules=[rule])
     pool.settle(900 if is_long else 180)
+
+    assert worker.is_alive()
+
+
+@UNANNOUNCED
+@pytest.mark.beside
+def test_a_submission_that_breaks_off_between_pending_and_its_announcement(
+    pool: Pool, *, is_long: bool
+) -> None:
+    """The run goes on within seconds: its own worker lives and knows that it holds it."""
+    worker = pool.worker()
+    worker.wait_ready()
+    for kind in (KINDS[2], KINDS[3]):
+        for _ in range(2 if is_long else 1):
+            pool.start(rules=[Rule(api="prefect", kind=kind, action="answer", code="500")])
+    pool.settle(45)
 
     assert worker.is_alive()

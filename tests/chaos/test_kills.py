@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Point = tuple[Api, str, When]
 CREATE_CLAIM = "POST /flow_runs/ID/input prefect-vertex-create-a1"
-ANNOUNCEMENT = "PATCH /flow_runs/ID/labels attempt,instance,location,policy,project,wait"
+ANNOUNCEMENT = "PATCH /flow_runs/ID/labels attempt*"
 SHORT: list[Point] = [
     ("prefect", "POST /flow_runs/ID/set_state Submitting", "after"),
     ("prefect", CREATE_CLAIM, "after"),
@@ -54,6 +54,26 @@ def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None
     assert not missed or is_long, missed
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="no setting shortens the ten minutes for which a run is left whose holder died between "
+    "Pending and its announcement (reconciler/upkeep.py, UNANNOUNCED_SECONDS)",
+)
+@pytest.mark.beside
+def test_killed_right_after_pending(pool: Pool, *, is_long: bool) -> None:
+    """A run that nobody has announced goes back to Scheduled, and is run by whoever takes it."""
+    kind = "POST /flow_runs/ID/set_state Pending"
+    worker = pool.worker("steady")
+    for name in ("steady", ""):
+        worker.wait_ready()
+        rule = Rule(api="prefect", kind=kind, when="after", action="kill", pid=worker.pid)
+        pool.start(rules=[rule])
+        assert pool.wait_fired()
+        worker.wait_gone()
+        worker = pool.worker(name)
+    pool.settle(60 if is_long else 45)
+
+
 def _recorded(pool: Pool) -> list[Point]:
     """Every kind of call that a worker makes from its start to the end of a run and a cancel."""
     since = time.time()
@@ -74,13 +94,13 @@ def _recorded(pool: Pool) -> list[Point]:
     return [(api, kind, when) for api, kind in kinds for when in ("before", "after")]
 
 
-@pytest.mark.beside
-@pytest.mark.parametrize("seed", [7])
-def test_killed_at_random_moments(pool: Pool, seed: int, *, is_long: bool) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [7, 8])
+def test_killed_at_random_moments(pool: Pool, seed: int) -> None:
     """A worker that dies again and again loses nothing and repeats nothing."""
     chance = random.Random(seed)  # noqa: S311 - a test that can be repeated
-    for _ in range(60 if is_long else 4):
-        for _ in range(chance.randrange(1, 4) if is_long else 1):
+    for _ in range(40):
+        for _ in range(chance.randrange(1, 4)):
             pool.start("--work", f"{chance.uniform(0, 3):.1f}")
         worker = pool.worker(chance.choice(["", "steady"]))
         worker.wait_ready()
@@ -89,4 +109,4 @@ def test_killed_at_random_moments(pool: Pool, seed: int, *, is_long: bool) -> No
         worker.kill()
         worker.wait_gone()
     pool.worker().wait_ready()
-    pool.settle(900 if is_long else 120)
+    pool.settle(900)

@@ -260,7 +260,7 @@ def test_a_job_that_was_deleted_under_a_run_crashes_it(
 
     assert isinstance(decision, Crash)
     assert decision.outcome.reason is TerminationReason.DISAPPEARED
-    assert "was deleted" in decision.message
+    assert "no longer exists" in decision.message
 
 
 def test_an_earlier_attempts_deleted_job_says_nothing_about_a_run_that_waits_elsewhere(

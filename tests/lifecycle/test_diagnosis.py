@@ -57,7 +57,7 @@ SAMPLES: list[tuple[int, str, TerminationReason, str]] = [
     (3, exited(139), R.CONTAINER_FAILED, "SIGSEGV"),
     (3, exited(143), R.CONTAINER_FAILED, "SIGTERM"),
     (3, exited(137), R.OUT_OF_MEMORY, "want of memory"),
-    (3, exited(74), R.PREFECT_UNREACHABLE, "Prefect API could not be reached"),
+    (3, exited(74), R.PREFECT_UNREACHABLE, "the Prefect API did not answer"),
     (3, exited(75), R.RESTARTED, "a second time"),
     (3, exited(42), R.CONTAINER_FAILED, "exited with status 42."),
     (

@@ -15,6 +15,7 @@ from prefect_vertex.lifecycle.outcomes import (
 )
 from prefect_vertex.lifecycle.run import (
     ATTEMPT_LABEL,
+    HELD_LABEL,
     LOCATION_LABEL,
     PROJECT_LABEL,
     SETTLED_LABEL,
@@ -69,6 +70,24 @@ def test_a_run_that_is_pending_anew_waits_for_its_next_attempt(
     run = a_run(state, state_name=name, state_id=state_id)
 
     assert run.waits_for_next is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "held", "expected"),
+    [
+        (RunState.PENDING, "Submitting", "state-2", True),
+        (RunState.PENDING, "Submitting", "state-1", False),
+        (RunState.PENDING, "Submitting", "", False),
+        (RunState.PENDING, "InfrastructurePending", "state-1", True),
+        (RunState.RUNNING, "Running", "state-1", True),
+    ],
+)
+def test_a_holder_that_spoke_in_an_earlier_wait_may_have_been_followed_by_another(
+    state: RunState, name: str, held: str, *, expected: bool, a_run: Callable[..., RunView]
+) -> None:
+    run = a_run(state, state_name=name, state_id="state-2", labels={HELD_LABEL: held})
+
+    assert run.holder_is_current is expected
 
 
 def test_a_run_that_announced_nothing_waits_for_no_next(a_run: Callable[..., RunView]) -> None:

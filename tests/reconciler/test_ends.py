@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
-    from tests.reconciler.fakes import Run
 
 pytestmark = pytest.mark.anyio
 
 TRACEBACK = "Traceback (most recent call last):\nValueError: no such column"
 EXIT_3 = (3, f"The replica workerpool0-0 exited with a non-zero status of 3.\n{TRACEBACK}")
-STOCKOUT = (8, "Resources are insufficient in region: us-central1. Try a different region.")
 
 
 async def test_a_job_that_fails_under_its_run_crashes_it_with_the_services_own_words(
@@ -152,156 +149,6 @@ async def test_the_reason_of_our_own_cancel_outlives_the_worker(stage: Stage) ->
 
     assert run.name == "Crashed"
     assert "had not started after 30 s" in run.message
-
-
-# --- attempts -------------------------------------------------------------------------------------
-
-
-async def rescheduled_and_taken(stage: Stage) -> Run:
-    """A run whose container put it back to Scheduled and that was taken before its job was over."""
-    worker = await stage.worker()
-    run, _ = await stage.running(worker)
-    stage.reschedule(run)
-    await stage.tick()
-    stage.submit(worker, run)
-    await stage.tick(2)
-    assert len(stage.jobs(run)) == 1
-    return run
-
-
-async def test_a_rescheduled_run_gets_its_next_job_once_the_old_one_is_over(stage: Stage) -> None:
-    run = await rescheduled_and_taken(stage)
-    stage.move(stage.job(run), "FAILED", STOCKOUT)
-    await stage.tick(2)
-
-    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
-
-
-async def test_a_rescheduled_run_whose_job_a_person_stopped_does_not_come_back(
-    stage: Stage,
-) -> None:
-    run = await rescheduled_and_taken(stage)
-    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
-    await stage.tick(2)
-
-    assert run.name == "Cancelled"
-    assert len(stage.jobs(run)) == 1
-
-
-async def test_a_rescheduled_run_whose_replica_failed_is_crashed(stage: Stage) -> None:
-    run = await rescheduled_and_taken(stage)
-    stage.move(stage.job(run), "FAILED", EXIT_3)
-    await stage.tick(2)
-
-    assert run.name == "Crashed"
-
-
-async def test_an_old_job_that_does_not_leave_is_cancelled_and_followed(stage: Stage) -> None:
-    run = await rescheduled_and_taken(stage)
-    await stage.tick(12)
-    assert stage.job(run).state == "JOB_STATE_CANCELLING"
-    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
-    await stage.tick(2)
-
-    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
-
-
-async def test_the_waiter_of_the_last_attempt_is_done_when_the_next_begins(stage: Stage) -> None:
-    worker = await stage.worker()
-    run, first = await stage.running(worker)
-    stage.reschedule(run)
-    _, second = stage.submit(worker, run)
-    await stage.rest()
-    stage.move(stage.job(run), "SUCCEEDED")
-    await stage.tick(2)
-
-    assert (await first.wait_ended()).exit_status == 0
-    assert second.resource_name == stage.jobs(run)[-1].resource_name
-    assert second.outcome is None
-
-
-async def test_a_rescheduled_run_that_nobody_takes_is_judged_all_the_same(stage: Stage) -> None:
-    run, _ = await stage.running(await stage.worker())
-    stage.reschedule(run)
-    await stage.tick()
-    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
-    await stage.tick()
-
-    assert run.name == "Cancelled"
-
-
-@pytest.mark.parametrize("restart", [True, False])
-async def test_a_retry_that_waited_in_a_dead_container_is_handed_to_the_workers(
-    *, restart: bool, stage: Stage
-) -> None:
-    """No worker is ever offered a run that retries in process."""
-    worker = await stage.worker()
-    run, _ = await stage.running(worker)
-    run.retries_in_process = True
-    stage.reschedule(run)
-    await stage.tick()
-    if restart:
-        await stage.kill(worker)
-        await stage.worker()
-    stage.move(stage.job(run), "FAILED", STOCKOUT)
-    await stage.tick(2)
-
-    assert run.name == "AwaitingRetry"
-    assert not run.retries_in_process
-
-
-@pytest.mark.parametrize("in_process", [True, False])
-async def test_a_preempted_run_comes_back_through_the_pool(
-    *, in_process: bool, stage: Stage
-) -> None:
-    worker = await stage.worker()
-    run, ticket = await stage.running(worker, policy=RunPolicy(spot=True))
-    run.retries_in_process = in_process
-    stage.move(stage.job(run), "FAILED", STOCKOUT)
-    await stage.tick()
-
-    assert run.name == "AwaitingRetry"
-    assert not run.retries_in_process
-    assert (await ticket.wait_ended()).reason is TerminationReason.PREEMPTED
-    stage.submit(worker, run, policy=RunPolicy(spot=True))
-    await stage.rest()
-    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
-
-
-async def test_a_persons_retry_is_a_new_attempt(stage: Stage) -> None:
-    worker = await stage.worker()
-    run, _ = await stage.running(worker)
-    stage.move(stage.job(run), "FAILED", EXIT_3)
-    await stage.tick(2)
-    stage.runs.put(run.id, RunState.SCHEDULED)
-    stage.submit(worker, run)
-    await stage.rest()
-
-    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
-    assert run.identifier == str(stage.jobs(run)[-1].resource_name)
-
-
-async def test_another_worker_does_not_judge_a_retry_by_the_attempt_before(stage: Stage) -> None:
-    """Nor by its lingering job's start grace, nor by its end, nor by its deletion."""
-    import anyio
-
-    one, _ = await stage.worker("one"), await stage.worker("two", sweep_seconds=5)
-    run, _ = await stage.running(one)
-    stage.move(stage.job(run), "FAILED", EXIT_3)
-    await stage.tick(2)
-    turn = anyio.Event()
-    stage.gateway().script("submission_turn", until=turn)
-    stage.runs.put(run.id, RunState.SCHEDULED)
-    stage.submit(one, run)
-    await stage.tick(10)
-    assert run.name == "Submitting"
-    stage.vanish(stage.job(run))
-    await stage.tick(40)
-    assert run.name == "Submitting"
-    turn.set()
-    await stage.rest()
-
-    assert stage.job(run).attempt == 2
 
 
 # --- leaks ----------------------------------------------------------------------------------------

@@ -189,13 +189,13 @@ class Story:
         assert max(Counter(job.flow_run_id for job in running).values(), default=0) <= 1
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(12))
 async def test_whatever_happens(seed: int, stage: Stage) -> None:
     story = Story(stage, seed)
     for name in ("one", "two"):
         await story.worker(name)
     runs = [stage.runs.add() for _ in range(8)]
-    story.trouble = 0.15
+    story.trouble = 0.3
     await story.unfold(120)
     story.trouble = 0
     await story.unfold(300)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,11 +12,11 @@ import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import StateType
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, INSTANCE_LABEL, RunState
 from prefect_vertex.runs import prefect as module
-from prefect_vertex.runs.port import FlowRuns, PrefectUnavailableError, Proposal
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 
 if TYPE_CHECKING:
@@ -83,7 +79,6 @@ async def test_what_is_unfinished_and_what_is_cancelling(runs: PrefectFlowRuns, 
     assert [view.id for view in await runs.cancelling()] == [by_kind[StateType.CANCELLING]]
 
 
-@pytest.mark.xfail(reason="PrefectFlowRuns does not do this yet")
 async def test_runs_that_wait_for_a_retry_are_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
     """One that waits in a dead container is offered to nobody: only a sweep finds it."""
     run = await pool.run(StateType.SCHEDULED, "AwaitingRetry")
@@ -307,98 +302,3 @@ async def emitted(client: PrefectClient, event: str) -> list[str]:
     wanted = {"event": {"name": [event]}}
     answer = await client.request("POST", "/events/filter", json={"filter": wanted})
     return [each["related"][0]["prefect.resource.id"] for each in answer.json()["events"]]
-
-
-# --- the API fails --------------------------------------------------------------------------------
-
-CALLS: dict[str, Any] = {
-    "read": lambda runs: runs.read(NOBODY),
-    "read_many": lambda runs: runs.read_many([NOBODY]),
-    "cancelling": lambda runs: runs.cancelling(),
-    "ended_since": lambda runs: runs.ended_since(datetime.now(UTC)),
-    "unfinished": lambda runs: runs.unfinished(),
-    "propose": lambda runs: runs.propose(NOBODY, CRASH),
-    "label": lambda runs: runs.label(NOBODY, {}),
-    "name_infrastructure": lambda runs: runs.name_infrastructure(NOBODY, "a-job"),
-    "hand_back": lambda runs: runs.hand_back(NOBODY),
-    "claim": lambda runs: runs.claim(NOBODY, "a-key", "me"),
-    "read_claim": lambda runs: runs.read_claim(NOBODY, "a-key"),
-    "renew_lease": lambda runs: runs.renew_lease(NOBODY),
-    "offline_workers": lambda runs: runs.offline_workers(),
-}
-
-
-@contextmanager
-def answering(status: int, body: bytes = b"{}") -> Iterator[str]:
-    """An API that answers everything alike."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 - the library's names
-
-        def log_message(self, *args: object) -> None:
-            """Keep quiet."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/api"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_every_asynchronous_method_of_the_port_is_tried_here() -> None:
-    asked = {name for name in vars(FlowRuns) if not name.startswith("_")}
-
-    assert asked == set(CALLS) | {"came_from", "log", "emit"}
-
-
-FEW = ["unfinished", "propose"]
-"""Where Prefect's client itself tries again, each call takes seconds."""
-
-
-@pytest.mark.parametrize(
-    ("status", "methods"),
-    [(401, CALLS), (403, CALLS), (422, CALLS), (500, CALLS), (429, FEW), (503, FEW)],
-)
-async def test_an_api_that_answers_with_an_error_knows_nothing_of_any_run(
-    status: int, methods: Iterable[str]
-) -> None:
-    with answering(status) as url, temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-        async with PrefectClient(url) as client:
-            runs = PrefectFlowRuns(client, "a-pool")
-            for method in methods:
-                with pytest.raises(PrefectUnavailableError, match=f"answered {status}"):
-                    await CALLS[method](runs)
-
-
-@pytest.mark.xfail(reason="PrefectFlowRuns does not do this yet")
-@pytest.mark.parametrize("body", [b"<html>login</html>", b"[1]", b'"text"'])
-async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> None:
-    """A proxy's login page comes with 200."""
-    with answering(200, body) as url:
-        async with PrefectClient(url) as client:
-            runs = PrefectFlowRuns(client, "a-pool")
-            for call in (CALLS["read"], CALLS["cancelling"], CALLS["offline_workers"]):
-                with pytest.raises(PrefectUnavailableError):
-                    await call(runs)
-
-
-async def test_an_api_that_does_not_answer_knows_nothing_of_any_run() -> None:
-    with answering(200) as url:
-        pass
-    async with PrefectClient(url) as client:
-        runs = PrefectFlowRuns(client, "a-pool")
-        for method in FEW:
-            with pytest.raises(PrefectUnavailableError, match="did not answer"):
-                await CALLS[method](runs)

@@ -6,25 +6,27 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from prefect_vertex.errors import SetupError
 
-STOP_SECONDS = 15.0
+STOP_SECONDS = 10.0
 """How long a child may take to end by itself once it is asked to."""
 
 
 def _usual_interrupt() -> None:
-    """Give the child SIGINT at its default.
+    """Give the child SIGINT at its default, and no signal blocked.
 
     A shell starts background commands with SIGINT ignored, and a Prefect worker that inherits that
     never ends: it forwards its first SIGTERM to itself as SIGINT.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
 class Child:
@@ -42,6 +44,7 @@ class Child:
         self.name = name
         self.log = log
         self._out = log.open("wb")
+        self._asked = False
         self.process = subprocess.Popen(
             list(command),
             env=dict(env),
@@ -75,14 +78,31 @@ class Child:
                 raise SetupError(f"{self.name} took over {seconds:g} s until {what}.")
             time.sleep(0.1)
 
+    @property
+    def ending(self) -> str:
+        """How it ended: its exit status, or the signal that ended it."""
+        status = self.process.poll()
+        if status is None:
+            return "still running"
+        return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+    def tail(self, lines: int = 12) -> list[str]:
+        """The last lines that it has written."""
+        return [line.rstrip() for line in self.output().splitlines() if line.strip()][-lines:]
+
     def _last_line(self) -> str:
-        lines = [line.strip() for line in self.output().splitlines() if line.strip()]
-        return lines[-1] if lines else f"exit status {self.process.returncode}"
+        return f"{self.ending}, {' '.join(self.tail(1)) or 'without a word'}"
+
+    def ask_to_stop(self) -> None:
+        """Ask it to end, without waiting; once, because a second time means "at once" to some."""
+        if self.is_alive() and not self._asked:
+            self._asked = True
+            self.process.terminate()
 
     def stop(self) -> None:
         """Ask it to end, then end it and its group."""
         if self.is_alive():
-            self.process.terminate()
+            self.ask_to_stop()
             try:
                 self.process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -99,12 +119,41 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
+# Ends what it was told of when the pipe to it is closed, so that not even SIGKILL to the command
+# leaves anything running.
+_GUARDIAN = """
+import os, signal, sys, time
+groups = set()
+for line in sys.stdin:
+    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+for number in (signal.SIGTERM, signal.SIGKILL):
+    for group in groups:
+        try:
+            os.killpg(group, number)
+        except OSError:
+            pass
+    deadline = time.monotonic() + SECONDS
+    while number == signal.SIGTERM and time.monotonic() < deadline:
+        alive = False
+        for group in groups:
+            try:
+                os.killpg(group, 0)
+                alive = True
+            except OSError:
+                pass
+        if not alive:
+            break
+        time.sleep(0.1)
+""".replace("SECONDS", str(STOP_SECONDS))
+
+
 class Children:
     """The children of one command; leaving the block ends them, the last first."""
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs
         self._all: list[Child] = []
+        self._guardian: subprocess.Popen[str] | None = None
 
     def start(
         self,
@@ -116,21 +165,37 @@ class Children:
     ) -> Child:
         """Start one more."""
         log = self.logs / f"{name.replace(' ', '-')}.log"
-        child = Child(name, command, env=env, log=log, cwd=cwd)
-        self._all.append(child)
+        with _undisturbed():
+            child = Child(name, command, env=env, log=log, cwd=cwd)
+            self._all.append(child)
+            self._tell(f"+{child.process.pid}")
         return child
 
     def forget(self, child: Child) -> None:
         """Let go of a child that was only to run to its end."""
         child.stop()
         self._all.remove(child)
+        self._tell(f"-{child.process.pid}")
 
     def dead(self) -> Child | None:
         """A child that ended by itself, None while all live."""
         return next((child for child in self._all if not child.is_alive()), None)
 
+    def _tell(self, line: str) -> None:
+        if self._guardian is not None and self._guardian.stdin is not None:
+            self._guardian.stdin.write(f"{line}\n")
+            self._guardian.stdin.flush()
+
     def __enter__(self) -> Self:
         """Begin; nothing is started yet."""
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _GUARDIAN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
         return self
 
     def __exit__(
@@ -139,7 +204,25 @@ class Children:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End them all, whatever happened."""
-        for child in reversed(self._all):
-            child.stop()
-        self._all.clear()
+        """End them all, whatever happened; a second signal changes nothing."""
+        with _undisturbed():
+            for child in self._all:
+                child.ask_to_stop()
+            for child in reversed(self._all):
+                child.stop()
+                self._tell(f"-{child.process.pid}")
+            self._all.clear()
+            if self._guardian is not None and self._guardian.stdin is not None:
+                self._guardian.stdin.close()
+                self._guardian.wait()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let no signal to end this command come between two steps that belong together."""
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

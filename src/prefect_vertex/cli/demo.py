@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NoReturn
@@ -15,7 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import LocalStack, share
 from prefect_vertex.errors import PrefectVertexError, SetupError
 
@@ -27,14 +28,25 @@ IMAGE = "us-docker.pkg.dev/demo-project/forecast/forecast:1"
 
 
 _HEADINGS = {
-    "chosen_for": "best for",
+    "chosen_for": "best",
     "mape": "MAPE",
     "smape": "sMAPE",
     "mase": "MASE",
-    "coverage_80": "in 80 %",
+    "coverage_80": "80 %",
     "fit_warnings": "warned",
     "failed_fits": "failed",
 }
+
+
+ALL_SERIES = 366
+
+
+class ChildEndedError(PrefectVertexError):
+    """A process of the demo ended by itself."""
+
+    def __init__(self, child: Child) -> None:
+        super().__init__(f"The {child.name} ended by itself ({child.ending}). Its last lines:")
+        self.tail = child.tail()
 
 
 class RunFailedError(PrefectVertexError):
@@ -59,32 +71,33 @@ def demo(
         keep: Leave server, UI and worker up until Ctrl-C.
     """
     _check_extra()
+    _check_arguments(series, output)
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-demo-"))
     logs = home / "logs"
     logs.mkdir()
-    ended_well = False
+    failed = False
     try:
         with Children(logs) as children:
             # A copy: the installed example may not be writable.
             shutil.copytree(share("examples", "forecast"), home / "forecast")
             link = _run(children, LocalStack(children, home), console, series, output)
-            ended_well = True
-            if keep:
-                console.print(f"\nIn Prefect's UI  {link}", soft_wrap=True)
-                console.print("Server, emulator and worker stay up; Ctrl-C stops them.")
-                _until_interrupted(children)
-            else:
-                console.print("\nKEEP=1 leaves Prefect's UI and the worker up to look around.")
+            _keep(children, console, link) if keep else console.print(
+                "\nKEEP=1 leaves Prefect's UI and the worker up to look around."
+            )
+            console.print("Stopping …")
     except RunFailedError:
-        return 1
+        failed = True
+    except ChildEndedError as error:
+        console.print(f"\n{error.message}", markup=False)
+        for line in error.tail:
+            console.print(f"  {line}", markup=False)
+        failed = True
     finally:
-        if ended_well or not any(logs.iterdir()):
-            shutil.rmtree(home, ignore_errors=True)
-        else:
-            console.print(f"\nThe logs of all processes are in {logs}")
-    return 0
+        shutil.rmtree(home, ignore_errors=True)
+    return 1 if failed else 0
 
 
 def _run(
@@ -132,11 +145,6 @@ def _forecast(
 
     from prefect_vertex.cli.follow import follow, print_tail
 
-    def check() -> None:
-        if (child := children.dead()) is not None:
-            tail = child.output().strip().splitlines()[-1:]
-            raise SetupError(f"The {child.name} ended by itself: {' '.join(tail)}")
-
     with SyncPrefectClient(api=stack.api_url) as client:
         deployment = client.read_deployment_by_name("forecast/tourism")
         run = client.create_flow_run_from_deployment(
@@ -146,7 +154,7 @@ def _forecast(
         link = f"{stack.ui_url}/runs/flow-run/{run.id}"
         console.print(f"Flow run         {run.name}")
         console.print(f"                 {link}", soft_wrap=True)
-        followed = follow(client, run.id, console=console, check=check)
+        followed = follow(client, run.id, console=console, check=lambda: _check_alive(children))
     state = followed.run.state
     if state is None or not state.is_completed():
         console.print(f"\nThe flow run ended as {followed.headline}\n", markup=False)
@@ -188,12 +196,39 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def _until_interrupted(children: Children) -> None:
+def _keep(children: Children, console: Console, link: str) -> None:
+    """Stay until Ctrl-C, which is then the wished end."""
+    console.print(f"\nIn Prefect's UI  {link}", soft_wrap=True)
+    console.print("Server, emulator and worker stay up; Ctrl-C stops them.")
     try:
-        while children.dead() is None:
-            signal.pause()
+        while True:
+            _check_alive(children)
+            time.sleep(1)
     except KeyboardInterrupt:
-        return
+        console.print()
+
+
+def _check_alive(children: Children) -> None:
+    if (child := children.dead()) is not None:
+        raise ChildEndedError(child)
+
+
+def _check_arguments(series: int | Literal["all"], output: Path) -> None:
+    """Refuse at once what would fail after a minute."""
+    if series != "all" and not 1 <= series <= ALL_SERIES:
+        raise SetupError(
+            f"--series is {series}; the competition has {ALL_SERIES} monthly series.",
+            hint=f"Give a number from 1 to {ALL_SERIES}, or all.",
+        )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"--output {output} cannot be a directory: {error.strerror}.",
+            hint="Name one that may be created or written.",
+        ) from error
+    if not os.access(output, os.W_OK):
+        raise SetupError(f"--output {output} cannot be written.")
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a handler

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Literal
+from types import FrameType
+from typing import Literal, NoReturn
 
 from prefect_vertex.cli.storage import StorageServer
 from prefect_vertex.errors import SetupError
 
 PROJECT = "emulated-project"
+HIGHEST_PORT = 65535
 
 
 def start(
@@ -39,12 +42,28 @@ def start(
         control_port: Port for scripted faults, seeded jobs and counters of calls, as JSON over
             HTTP; 0 for a free one. Not served by default.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # From the first moment: what has been started by then is ended.
+        signal.signal(number, _as_interrupt)
+    for option, value in (("--port", port), ("--storage-port", storage_port)):
+        _check_port(option, value)
     storage = StorageServer(port=storage_port, data=data / "storage" if data else None)
     with storage:
         for name in bucket:
             storage.create_bucket(name)
         return asyncio.run(
             _serve(storage, port=port, data=data, clock=clock, control_port=control_port)
+        )
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a handler
+    raise KeyboardInterrupt
+
+
+def _check_port(option: str, port: int) -> None:
+    if not 0 <= port <= HIGHEST_PORT:
+        raise SetupError(
+            f"{option} is {port}, not a port.", hint=f"Give 0 to {HIGHEST_PORT}; 0 is a free one."
         )
 
 

@@ -128,7 +128,13 @@ class StorageServer:
         if self._data is None:
             arguments += ["-backend", "memory"]
         else:
-            self._data.mkdir(parents=True, exist_ok=True)
+            try:
+                self._data.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SetupError(
+                    f"Could not keep objects in {self._data}: {error.strerror}.",
+                    hint="Name a directory that may be created with --data.",
+                ) from error
             arguments += ["-backend", "filesystem", "-filesystem-root", str(self._data.resolve())]
         with self._log().open("wb") as log:
             return subprocess.Popen(
@@ -213,6 +219,6 @@ def _checked_port(port: int) -> int:
         except OSError as error:
             raise SetupError(
                 f"Could not start the Cloud Storage server on port {port}: {error.strerror}.",
-                hint="Set another port, or 0 for a free one.",
+                hint="Set another one with --storage-port, or 0 for a free one.",
             ) from error
         return int(probe.getsockname()[1])

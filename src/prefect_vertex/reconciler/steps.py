@@ -146,11 +146,11 @@ class Attendant:
         if due:
             if settled and due == labelled:
                 care.settled_attempt = labelled
+            # Asked before anything is decided: the answer may fail to come.
+            came_from = await self.world.runs.came_from(view) if due > 1 else None
+            care.rescheduled = came_from is RunState.RUNNING
             care.due_attempt, care.to_find, care.looks = due, False, ()
             care.contested_attempt = 0
-            if due > 1:
-                came_from = await self.world.runs.came_from(view)
-                care.rescheduled = came_from is RunState.RUNNING
             return True
         pause = care.policy.create_settle_seconds / max(1, care.policy.create_settle_looks - 1)
         care.look_at = self.world.clock.now() + timedelta(seconds=pause)

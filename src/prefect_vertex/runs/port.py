@@ -66,7 +66,10 @@ class FlowRuns(Protocol):
         ...
 
     async def unfinished(self) -> list[RunView]:
-        """All of the pool's runs that have begun and not ended; absence says nothing."""
+        """All of the pool's runs that have begun and not ended; absence says nothing.
+
+        A run that waits to be retried has begun: its container may have died while it waited.
+        """
         ...
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:

@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterEndTime,
     FlowRunFilterId,
     FlowRunFilterState,
+    FlowRunFilterStateName,
     FlowRunFilterStateType,
     WorkPoolFilter,
     WorkPoolFilterName,
@@ -99,8 +100,12 @@ class PrefectFlowRuns:
         return await self._in_states(_ENDED, end_time=FlowRunFilterEndTime(after_=since))
 
     async def unfinished(self) -> list[RunView]:
-        """All of the pool's runs that have begun and not ended."""
-        return await self._in_states(_BEGUN)
+        """All of the pool's runs that have begun and not ended, those that wait to retry too."""
+        waiting = FlowRunFilterState(
+            type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]),
+            name=FlowRunFilterStateName(any_=["AwaitingRetry"]),
+        )
+        return await self._in_states(_BEGUN) + await self._filtered(FlowRunFilter(state=waiting))
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state, unforced; whether the server accepted it."""
@@ -202,10 +207,11 @@ class PrefectFlowRuns:
         *,
         end_time: FlowRunFilterEndTime | None = None,
     ) -> list[RunView]:
-        wanted = FlowRunFilter(
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types)),
-            end_time=end_time,
-        )
+        state = FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
+        return await self._filtered(FlowRunFilter(state=state, end_time=end_time))
+
+    async def _filtered(self, wanted: FlowRunFilter) -> list[RunView]:
+        """The pool's runs that pass a filter, every page."""
         views: list[RunView] = []
         seen: set[str] = set()
         offset = 0
@@ -262,4 +268,10 @@ async def _asking(*statuses: int) -> AsyncIterator[None]:
     except httpx.HTTPError as error:
         raise PrefectUnavailableError(
             f"The Prefect API did not answer: {type(error).__name__} {error}".rstrip(),
+        ) from error
+    except ValueError as error:
+        # A proxy's login page comes with 200.
+        raise PrefectUnavailableError(
+            "What answers at PREFECT_API_URL is not the Prefect API: "
+            f"{next(iter(str(error).splitlines()), type(error).__name__)}",
         ) from error
