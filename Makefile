@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo emulator test lint format docs lock clean
+.PHONY: help install demo emulator test chaos bench lint format docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,12 @@ emulator: $(STAMP) ## The Vertex AI emulator and Cloud Storage, until Ctrl-C
 
 test: $(STAMP) ## All tests
 	$(BIN)/python -m pytest $(ARGS)
+
+chaos: $(STAMP) ## The long chaos suite, with its figures
+	CHAOS_LONG=1 $(BIN)/python -m pytest tests/chaos -q -s $(ARGS)
+
+bench: $(STAMP) ## The benchmarks beside prefect-gcp's worker (ARGS="--quick")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP) ## Style, types, layers, spelling
 	$(BIN)/ruff check .
