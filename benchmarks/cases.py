@@ -55,16 +55,15 @@ def watching(stage: Stage, side: Side, scale: Mapping[str, float]) -> Figures:
     count = int(scale["runs"])
     with Trial(stage, side, Containers(seconds=_FOREVER), QUOTAS_LIFTED) as trial:
         trial.start_worker()
+        idle = _steady(trial, scale["idle_seconds"])
         trial.schedule_gently(count)
         _wait_until_begun(trial, count)
-        time.sleep(_SETTLE_SECONDS)
-        trial.begin_counting()
-        time.sleep(scale["seconds"])
-        cost = trial.cost()
+        cost = _steady(trial, scale["seconds"])
         running = sum(run.state == "RUNNING" for run in trial.runs())
         return {
             "runs watched": float(running),
             **_rates(cost),
+            "  before, without any run": idle.per_minute(idle.cpu_seconds),
             "peak RSS of the worker, MB": trial.meter.peak_megabytes,
         }
 
@@ -128,6 +127,13 @@ def detection(stage: Stage, side: Side, scale: Mapping[str, float]) -> Figures:
 # --- parts ----------------------------------------------------------------------------------------
 
 
+def _steady(trial: Trial, seconds: float) -> Cost:
+    time.sleep(_SETTLE_SECONDS)
+    trial.begin_counting()
+    time.sleep(seconds)
+    return trial.cost()
+
+
 def _wait_until_begun(trial: Trial, count: int) -> None:
     """Wait until every run runs, or has ended: a run that was lost is not waited for."""
 
@@ -186,8 +192,8 @@ CASES: Final = (
         name="watching",
         title="{runs:.0f} Running runs, no quotas, steady for {seconds:.0f} s",
         run=watching,
-        full={"runs": 100, "seconds": 120},
-        quick={"runs": 10, "seconds": 20},
+        full={"runs": 100, "seconds": 120, "idle_seconds": 60},
+        quick={"runs": 10, "seconds": 10, "idle_seconds": 5},
         targets={
             "reads of the JobService a minute": "at most 30",
             "CPU seconds of the worker a minute": "ratio at least 5",

@@ -15,13 +15,18 @@
 
 The bootstrap has unpacked the archive into the working directory before Prefect looks for the flow,
 and that pull section says so. It has to be there: without it Prefect 3.9 stores the path of the
-deployer's own directory, and with an empty one it copies the whole working directory.
+deployer's own directory, and with an empty one it copies the whole working directory. The step
+checks both, the pull section and the job variables.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +38,9 @@ from prefect_vertex.errors import DeliveryError, PrefectVertexError
 
 _STEP = "prefect_vertex.deployments.stage_code"
 _SET_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+_ARGUMENTS = ("staging_bucket", "path", "name", "credentials")
+_VARIABLES = ("code_uri", "code_sha256")
+_TEMPLATE = re.compile(r"\{\{\s*([^\s{}]+)\s*\}\}")
 _LINE_TO_WRITE = f'pull: [{{{_SET_DIRECTORY}: {{directory: "."}}}}]'
 
 PULL_STEPS: list[dict[str, Any]] = [{_SET_DIRECTORY: {"directory": "."}}]
@@ -41,10 +49,11 @@ PULL_STEPS: list[dict[str, Any]] = [{_SET_DIRECTORY: {"directory": "."}}]
 
 def stage_code(
     *,
-    staging_bucket: str,
+    staging_bucket: str = "",
     path: str = ".",
     name: str = "",
     credentials: Mapping[str, Any] | None = None,
+    **unknown: object,
 ) -> dict[str, Any]:
     """Upload a directory's code unless the same code is there already.
 
@@ -52,25 +61,28 @@ def stage_code(
     `prefect deploy` an error ends that command with one line: Prefect would print a traceback.
 
     Args:
-        staging_bucket: Bucket name, or `gs://bucket/prefix`.
+        staging_bucket: Bucket name, or `gs://bucket/prefix`. Required; it has a default so that its
+            absence is one line too.
         path: The directory that becomes the container's working directory. Entrypoints are
             relative to it.
         name: Stem of the archive's name; by default that of the directory.
         credentials: Values of a `gcp-credentials` block, as
             `"{{ prefect.blocks.gcp-credentials.my-block }}"` gives; by default the machine's own.
+        unknown: Refused: a misspelt argument.
 
     Returns:
         `code_uri` and `code_sha256` for the job variables of those names; `code_files` and
         `code_bytes`; `code_uploaded`, false where the code was there already.
 
     Raises:
-        DeliveryError: The pull section of `prefect.yaml` is not the one above, or the code cannot
-            be archived or stored.
+        DeliveryError: An argument is missing or unknown; `prefect.yaml` does not use the result as
+            above; or the code cannot be archived or stored.
         AccessDeniedError: The credentials are not usable.
     """
     arguments = sys.argv if _is_prefect_deploy(sys.argv) else []
     try:
-        _check_pull_section(arguments)
+        _check_arguments(unknown, staging_bucket=staging_bucket, path=path, name=name)
+        _check_prefect_file(arguments)
         store = GcsCodeStore(staging_bucket, credentials=_google_credentials(credentials))
         staged = stage_directory(Path(path), store, name=name)
     except PrefectVertexError as error:
@@ -88,6 +100,24 @@ def stage_code(
     }
 
 
+def _check_arguments(unknown: Mapping[str, object], **given: object) -> None:
+    """Say in one line what Python would say in a traceback."""
+    for argument in unknown:
+        close = get_close_matches(argument, _ARGUMENTS, n=1)
+        raise DeliveryError(
+            f"{_STEP} has no argument {argument!r}.",
+            hint=f"Did you mean {close[0]}?" if close else f"It has {', '.join(_ARGUMENTS)}.",
+        )
+    if not given["staging_bucket"]:
+        raise DeliveryError(
+            f"{_STEP} lacks staging_bucket.",
+            hint="Set it to a bucket name or to gs://bucket/prefix.",
+        )
+    for argument, value in given.items():
+        if not isinstance(value, str):
+            raise DeliveryError(f"{_STEP}: {argument} is {value!r}, not a text.")
+
+
 def _google_credentials(values: Mapping[str, Any] | None) -> Any:
     if not values:
         return None
@@ -96,7 +126,7 @@ def _google_credentials(values: Mapping[str, Any] | None) -> Any:
     return load_credentials(parse_credentials(values)).google
 
 
-# --- the pull section ----------------------------------------------------------------------------
+# --- what prefect.yaml does with the result -------------------------------------------------------
 
 
 def _is_prefect_deploy(arguments: Sequence[str]) -> bool:
@@ -112,21 +142,79 @@ def _option(arguments: Sequence[str], *names: str) -> list[str]:
     return spaced + [value for value in joined if value]
 
 
-def _check_pull_section(arguments: Sequence[str]) -> None:
-    """Refuse a `prefect.yaml` whose deployments stage code and then look for it elsewhere.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deployment:
+    """A deployment that runs this step, as Prefect reads it: what it inherits is filled in."""
+
+    label: str
+    steps: Sequence[Mapping[str, Any]]
+    pull: object
+    job_variables: Mapping[str, Any]
+
+
+def _check_prefect_file(arguments: Sequence[str]) -> None:
+    """Refuse a `prefect.yaml` whose deployments stage code and then do not use it.
 
     A step sees neither the deployment nor the pull section that it is run for, so the file is read
     again. Without a file, or with one that does not use this step, there is nothing to check.
     """
     file = Path((_option(arguments, "--prefect-file") or ["prefect.yaml"])[-1])
-    content = _read_yaml(file)
-    wanted = _option(arguments, "--name", "-n")
-    for name, pull in _pull_sections(content, wanted):
-        if not _runs_staged_code(pull):
+    typed = _option(arguments, "--job-variable", "-jv")
+    for deployment in _deployments(_read_yaml(file), _option(arguments, "--name", "-n"), typed):
+        if not _runs_staged_code(deployment.pull):
             raise DeliveryError(
-                f"{name} in {file} stages its code, but its pull section does not use it there.",
+                f"{deployment.label} in {file} stages its code, but its pull section does not use"
+                " it there.",
                 hint=f"Write in {file}: {_LINE_TO_WRITE}",
             )
+        _check_job_variables(deployment, file, typed)
+
+
+def _check_job_variables(deployment: _Deployment, file: Path, typed: Sequence[str]) -> None:
+    """The bootstrap fetches nothing unless the job variables say what."""
+    missing = [name for name in _VARIABLES if not _is_filled(name, deployment)]
+    if not missing:
+        return
+    own = next(step[_STEP] for step in deployment.steps if _STEP in step)
+    given = own.get("id") if isinstance(own, Mapping) else None
+    written = ", ".join(f'{name}: "{{{{ {given or "code"}.{name} }}}}"' for name in _VARIABLES)
+    hint = f"Write under its work_pool: job_variables: {{{written}}}"
+    if not given:
+        hint += f" and, as an argument of {_STEP}, id: code"
+    if typed:
+        hint += "; --job-variable on the command line replaces all of them, so write that there too"
+    raise DeliveryError(
+        f"{deployment.label} in {file} stages its code, but its job variables do not take"
+        f" {' and '.join(missing)} from the step.",
+        hint=hint,
+    )
+
+
+def _is_filled(name: str, deployment: _Deployment) -> bool:
+    """Whether a job variable will hold something once the steps' results are filled in.
+
+    Prefect offers a step's results by their own names, and once more under the step's id. What
+    has no value it leaves out with no more than a warning.
+    """
+    value = deployment.job_variables.get(name)
+    if not isinstance(value, str) or not value:
+        return False
+    ids = {
+        str(inputs.get("id")): step
+        for item in deployment.steps
+        for step, inputs in item.items()
+        if isinstance(inputs, Mapping)
+    }
+    for template in _TEMPLATE.findall(value):
+        source, dot, result = template.partition(".")
+        if source.startswith("$") or source == "prefect":
+            continue
+        if dot and (source not in ids or (ids[source] == _STEP and result != name)):
+            return False
+        # Another step may well give a result of any name.
+        if not dot and template != name and len(deployment.steps) == 1:
+            return False
+    return True
 
 
 def _read_yaml(file: Path) -> Mapping[str, Any]:
@@ -138,26 +226,49 @@ def _read_yaml(file: Path) -> Mapping[str, Any]:
         return {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise DeliveryError(f"Cannot read {file} to check its pull section: {reason}") from error
+        raise DeliveryError(f"Cannot read {file} to check what uses the code: {reason}") from error
     return content if isinstance(content, Mapping) else {}
 
 
-def _pull_sections(
-    content: Mapping[str, Any], wanted: Sequence[str]
-) -> Iterator[tuple[str, object]]:
-    """Yield name and pull section of each deployment that runs this step, as Prefect reads them.
+def _deployments(
+    content: Mapping[str, Any], wanted: Sequence[str], typed: Sequence[str]
+) -> Iterator[_Deployment]:
+    """Yield each chosen deployment that runs this step.
 
-    A deployment's own section replaces the file's; an explicit empty list stays empty.
+    A deployment's own section replaces the file's; an explicit empty list stays empty. Job
+    variables of the command line replace a single deployment's; for several Prefect ignores them.
     """
     listed = content.get("deployments")
     all_of_them = [item for item in listed or () if isinstance(item, Mapping)]
     chosen = [item for item in all_of_them if _is_wanted(str(item.get("name", "")), wanted)]
     for item in chosen or [{}]:
-        steps = [_section(item, content, kind) for kind in ("build", "push")]
-        if any(_names(section, _STEP) for section in steps):
-            name = item.get("name")
-            label = f"Deployment {name!r}" if name else "The deployment"
-            yield label, _section(item, content, "pull")
+        sections = [_section(item, content, kind) for kind in ("build", "push")]
+        steps = [step for section in sections for step in _steps(section)]
+        if not _names(steps, _STEP):
+            continue
+        name, pool = item.get("name"), item.get("work_pool")
+        variables = pool.get("job_variables") if isinstance(pool, Mapping) else None
+        if typed and len(chosen) <= 1:
+            variables = _typed_variables(typed)
+        yield _Deployment(
+            label=f"Deployment {name!r}" if name else "The deployment",
+            steps=steps,
+            pull=_section(item, content, "pull"),
+            job_variables=variables if isinstance(variables, Mapping) else {},
+        )
+
+
+def _typed_variables(typed: Sequence[str]) -> dict[str, Any]:
+    """Read `--job-variable` as Prefect does: `name=value`, or a JSON object."""
+    variables: dict[str, Any] = {}
+    for text in typed:
+        try:
+            read = json.loads(text)
+        except ValueError:
+            name, _, value = text.partition("=")
+            read = {name: value}
+        variables |= read if isinstance(read, dict) else {}
+    return variables
 
 
 def _is_wanted(name: str, wanted: Sequence[str]) -> bool:

@@ -7,8 +7,18 @@ under `[integrations.vertex]` or in `pyproject.toml` under `[tool.prefect.integr
 
 from __future__ import annotations
 
+import difflib
+import os
+import re
+from collections.abc import Mapping
+
 from prefect.settings.base import PrefectBaseSettings, build_settings_config
-from pydantic import Field
+from pydantic import Field, ValidationError
+from pydantic_settings import SettingsError
+
+from prefect_vertex.errors import SetupError
+
+PREFIX = "PREFECT_INTEGRATIONS_VERTEX_"
 
 
 class VertexSettings(PrefectBaseSettings):
@@ -85,3 +95,46 @@ class VertexSettings(PrefectBaseSettings):
             "`projects/P/locations/L`. The template's, the runs' and the deployments' are known."
         ),
     )
+
+
+def read_settings() -> VertexSettings:
+    """The settings of this process.
+
+    Raises:
+        SetupError: One of them is of the wrong kind; the line names all that are.
+    """
+    try:
+        return VertexSettings()
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{_variable(str(fault['loc'][0]))}={fault['input']!r}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise SetupError(
+            f"{faults}.",
+            hint="Correct or unset it: in the environment, .env, prefect.toml or pyproject.toml.",
+        ) from error
+    except SettingsError as error:
+        # A list that is not JSON is refused before it is looked at.
+        field = re.search(r'field "(\w+)"', str(error))
+        name = _variable(field[1] if field else "extra_locations")
+        raise SetupError(
+            f"{name}={os.environ.get(name, '')!r} is not a list.",
+            hint='Write it as JSON, such as ["europe-west4"].',
+        ) from error
+
+
+def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
+    """One line for each variable that looks like a setting of this product and is none."""
+    known = [_variable(name) for name in VertexSettings.model_fields]
+    given = os.environ if environ is None else environ
+    lines: list[str] = []
+    for name in sorted(given):
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            (closest,) = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+            lines.append(f"{name} is no setting and has no effect. Did you mean {closest}?")
+    return lines
+
+
+def _variable(field: str) -> str:
+    return f"{PREFIX}{field.upper()}"

@@ -6,11 +6,14 @@ loads every collection at worker start, block lookup and server start.
 
 from __future__ import annotations
 
+import math
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 from anyio.abc import TaskStatus
@@ -27,9 +30,10 @@ from prefect_vertex.errors import (
     SetupError,
 )
 from prefect_vertex.planning.naming import parse_resource_name
-from prefect_vertex.runs.seams import GuardedWorker
-from prefect_vertex.settings import VertexSettings
+from prefect_vertex.runs.seams import GuardedWorker, interruptible
+from prefect_vertex.settings import VertexSettings, read_settings, unknown_settings
 from prefect_vertex.template import VertexJobConfiguration, VertexVariables, base_job_template
+from prefect_vertex.template.patience import BUDGET_SECONDS, patiently
 
 if TYPE_CHECKING:
     from prefect_vertex.reconciler.loop import Reconciler
@@ -56,13 +60,17 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._settings = VertexSettings()
         self._instance = uuid.uuid4().hex[:12]
         self._surroundings: Surroundings | None = None
         self._reconciler: Reconciler | None = None
         self._ready = anyio.Event()
         self._synced = anyio.Event()
         self._starts = False
+
+    @cached_property
+    def _settings(self) -> VertexSettings:
+        """Read when they are first needed, where a mistake in them can be told in one line."""
+        return read_settings()
 
     @classmethod
     def get_default_base_job_template(cls) -> dict[str, Any]:
@@ -79,17 +87,34 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
 
         The reconciler lives outside the base class's own task groups: it must outlive their end
         with `--run-once`, and must not start where a flow only submits itself.
+
+        Raises:
+            SystemExit: This machine or its settings are at fault; one line on stderr says how.
         """
         self._starts = True
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._reconcile)
-                await super().start(run_once, with_healthcheck, printer)
-                group.cancel_scope.cancel()
+            self._check_setup()
+            with interruptible():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._reconcile)
+                    await super().start(run_once, with_healthcheck, printer)
+                    group.cancel_scope.cancel()
+        except PrefectVertexError as error:
+            _give_up(error)
         except BaseExceptionGroup as group_error:
-            if len(group_error.exceptions) == 1:
-                raise group_error.exceptions[0] from None
-            raise
+            cause = _single(group_error)
+            if isinstance(cause, PrefectVertexError):
+                _give_up(cause)
+            raise cause from None
+
+    def _check_setup(self) -> None:
+        """Find what would stop the reconciler, before any run is taken."""
+        from prefect_vertex.vertex.channel import emulator_address
+
+        for line in unknown_settings():
+            self._logger.warning("%s", line)
+        _ = self._settings
+        emulator_address()
 
     async def _reconcile(self) -> None:
         await self._synced.wait()
@@ -107,7 +132,9 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
             surroundings = Surroundings(self, client, self._settings, instance=self._instance)
             self._surroundings = surroundings
             try:
-                await surroundings.learn_home()
+                # Without it a look would find no jobs where there are some.
+                patience = math.inf if self._starts else BUDGET_SECONDS
+                await patiently(surroundings.learn_home, budget_seconds=patience)
                 async with Reconciler(surroundings.world()) as reconciler:
                     yield reconciler
             finally:
@@ -231,3 +258,16 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
             return alive
         silent = datetime.now(UTC) - self._reconciler.last_tick_at
         return alive and silent <= timedelta(seconds=3 * self._reconciler.interval)
+
+
+def _single(error: BaseException) -> BaseException:
+    """The only error in a group of one, else the group."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    return error
+
+
+def _give_up(error: PrefectVertexError) -> NoReturn:
+    # Prefect's command would print a traceback above any error but this.
+    sys.stderr.write(f"The worker cannot go on: {error}\n")
+    raise SystemExit(1) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import anyio
 import anyio.lowlevel
@@ -53,6 +53,9 @@ class FaultyWorker(PlainWorker):
     async def _submit_run(self, flow_run: FlowRun) -> None:
         self._fail()
 
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        self._fail()
+
     def _fail(self) -> None:
         if self.fault is not None:
             raise self.fault
@@ -64,6 +67,7 @@ class Guarded(GuardedWorker[Any, Any, Any], FaultyWorker):
     type = "seams-test-guarded"
     saturated = False
     syncs = 0
+    fault_after_sync: Fault = None
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -74,7 +78,9 @@ class Guarded(GuardedWorker[Any, Any, Any], FaultyWorker):
         return self.saturated
 
     async def on_synced(self) -> None:
-        """Count."""
+        """Count, or fail."""
+        if self.fault_after_sync is not None:
+            raise self.fault_after_sync
         self.syncs += 1
 
     def on_cancelling(self, flow_run_id: str) -> None:
@@ -188,6 +194,33 @@ async def test_a_later_heartbeat_may_fail(fault: Exception, worker: Guarded) -> 
     await worker.sync_with_backend()
 
     assert worker.syncs == 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+async def test_what_follows_a_later_heartbeat_may_fail_too(
+    fault: Exception, worker: Guarded
+) -> None:
+    await worker.sync_with_backend()
+    worker.fault_after_sync = fault
+    await worker.sync_with_backend()
+    worker.fault_after_sync = None
+    await worker.sync_with_backend()
+
+    assert worker.syncs == 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+async def test_labels_that_cannot_be_written_keep_no_run_from_starting(
+    fault: Exception, worker: Guarded, records: Callable[[], list[str]]
+) -> None:
+    """The base class would crash the run."""
+    run = a_run()
+    worker.fault = fault
+
+    await worker._give_worker_labels_to_flow_run(run.id)
+
+    (told,) = records()
+    assert told.startswith(f"Flow run {run.id} goes on without the labels")
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, RuntimeError("no"), Abort("no")], ids=str)

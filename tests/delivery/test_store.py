@@ -47,11 +47,27 @@ def test_another_object_of_that_name_is_not_taken_for_the_archive(
 
 
 @pytest.mark.parametrize(
-    "location", ["", "gs://", "s3://x", "Bad_Bucket", "a b", "gs://b/x/../y\n"]
+    "location", ["", "gs://", "s3://x", "Bad_Bucket", "a b", "bk", "b" * 64, "gs://b/x/../y\n"]
 )
 def test_what_is_no_bucket_is_refused_before_any_call(location: str) -> None:
-    with pytest.raises(CodeStoreError, match=r"is not a bucket. Set staging_bucket"):
+    """The refusal says what a name looks like, and both places where it may have been typed."""
+    with pytest.raises(
+        CodeStoreError,
+        match=r"is not a bucket: .* 3 to 63 .*Set staging_bucket \(of stage-code: --bucket\)",
+    ):
         GcsCodeStore(location)
+
+
+def test_an_emulator_address_without_a_scheme_is_told_with_one(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:14443")
+
+    with pytest.raises(
+        CodeStoreError,
+        match=r"without http://.*Set STORAGE_EMULATOR_HOST=http://127\.0\.0\.1:14443$",
+    ):
+        GcsCodeStore("staging").upload(bundle)
 
 
 def test_a_missing_bucket_is_named(storage: Any, bundle: Bundle) -> None:
@@ -81,13 +97,84 @@ def test_without_credentials_the_remedy_is_told(
         GcsCodeStore("staging").upload(bundle)
 
 
-def test_a_key_file_that_is_not_there_is_a_matter_of_credentials(
+ACCOUNT = '{"type": "service_account", "client_email": "a@b", "token_uri": "https://x", '
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        pytest.param(None, "there is no such file", id="absent"),
+        pytest.param("{}", "it holds no JSON object with a type", id="empty object"),
+        pytest.param("[]", "it holds no JSON object with a type", id="list"),
+        pytest.param("key = 1", "it is not JSON", id="no JSON"),
+        pytest.param(ACCOUNT, "it is not JSON", id="cut off"),
+        pytest.param(ACCOUNT + '"project_id": "p"}', "private_key field was not found", id="part"),
+        pytest.param(ACCOUNT + '"private_key": "-----BEGIN"}', "Unable to load PEM", id="half key"),
+        pytest.param('{"type": "x"}', "Type is x, expected one of", id="another type"),
+    ],
+)
+def test_a_key_file_that_gives_no_credentials_is_named_with_its_variable(
+    bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: str | None,
+    fault: str,
+) -> None:
+    file = tmp_path / "key.json"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+
+    with pytest.raises(CodeStoreError) as caught:
+        GcsCodeStore("staging").upload(bundle)
+
+    assert f"GOOGLE_APPLICATION_CREDENTIALS is {file}: " in caught.value.message
+    assert fault in caught.value.message
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_file_that_is_a_directory_is_named(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path))
 
-    with pytest.raises(CodeStoreError, match="no Google credentials"):
+    with pytest.raises(CodeStoreError, match=f"{tmp_path}: it cannot be read: Is a directory"):
         GcsCodeStore("staging").upload(bundle)
+
+
+def account(token_uri: str) -> Any:
+    """A user's login whose token has to be fetched first."""
+    from google.oauth2.credentials import Credentials
+
+    values = {"refresh_token": "r", "client_id": "c", "client_secret": "s"}
+    return Credentials(None, token_uri=token_uri, **values)  # type: ignore[no-untyped-call]  # google-auth's
+
+
+def test_a_token_service_that_does_not_answer_is_no_fault_of_the_login(
+    bundle: Bundle, unused_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the repetitions, which the library makes over HTTPS only, are not logged one by one."""
+    login = account(f"https://{unused_address}/token")
+    store = GcsCodeStore("staging", credentials=login, pause_seconds=0.01)
+
+    with pytest.raises(
+        CodeStoreError,
+        match=r"token service 127\.0\.0\.1 did not answer \(ConnectionError\)\. Check .*network",
+    ):
+        store.upload(bundle)
+
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_login_that_is_refused_is_told_in_one_line(bundle: Bundle, serve: Serve) -> None:
+    body = b'{"error": "invalid_grant", "error_description": "Token has been revoked."}'
+    server = serve(lambda _: (400, body))
+    store = GcsCodeStore("staging", credentials=account(server.url), pause_seconds=0.01)
+
+    with pytest.raises(
+        CodeStoreError, match=r"not accepted: invalid_grant: Token has been revoked\. Run `gcloud"
+    ):
+        store.upload(bundle)
 
 
 def scripted_store(

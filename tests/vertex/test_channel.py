@@ -52,7 +52,23 @@ def test_the_variable_is_an_address(address: str) -> None:
     assert emulator_address({EMULATOR_VARIABLE: f" {address} "}) == address
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9090", "localhost", "a:b", "h:1/x"])
+@pytest.mark.parametrize("text", ["http://127.0.0.1:9090", "HTTP://127.0.0.1:9090/"])
+def test_an_address_written_as_a_url_is_taken(text: str) -> None:
+    assert emulator_address({EMULATOR_VARIABLE: text}) == "127.0.0.1:9090"
+
+
+REFUSED = [
+    "https://127.0.0.1:9090",
+    "http://h:1/x",
+    "http://",
+    "localhost",
+    "a:b",
+    "h:1/",
+    "garbage",
+]
+
+
+@pytest.mark.parametrize("address", REFUSED)
 def test_anything_else_in_the_variable_is_refused(address: str) -> None:
     with pytest.raises(SetupError, match=EMULATOR_VARIABLE):
         emulator_address({EMULATOR_VARIABLE: address})

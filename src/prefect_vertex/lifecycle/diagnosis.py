@@ -42,6 +42,26 @@ _REASON_OF_CODE: dict[int, TerminationReason] = {
 """`error.code` of a FAILED job, google.rpc.Code numbers; any other is UNKNOWN."""
 
 _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
+    70: (
+        TerminationReason.CANNOT_START,
+        "the bootstrap that precedes the flow failed by a fault of its own",
+        "Report it with the text below.",
+    ),
+    71: (
+        TerminationReason.CANNOT_START,
+        "the staged code could not be fetched",
+        "The run-as account needs roles/storage.objectViewer on the bucket of code_uri.",
+    ),
+    72: (
+        TerminationReason.CANNOT_START,
+        "the staged code is not the one that code_sha256 names, or its archive is unsafe",
+        "Stage the code again, and set both code_uri and code_sha256 to what that prints.",
+    ),
+    73: (
+        TerminationReason.CANNOT_START,
+        "the container has nowhere to write the staged code, or no space for it",
+        "Raise boot_disk_size_gb, or set TMPDIR in env to a directory that can be written.",
+    ),
     74: (
         TerminationReason.PREFECT_UNREACHABLE,
         "the Prefect API did not answer in the container, or does not know this flow run",
@@ -51,6 +71,16 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         TerminationReason.RESTARTED,
         "the platform started the container a second time and nothing was run again",
         "The first start ended without a word: maintenance, node loss or memory.",
+    ),
+    76: (
+        TerminationReason.CANNOT_START,
+        "setup_command or the installation of EXTRA_PIP_PACKAGES failed",
+        "Try the same command in the image.",
+    ),
+    78: (
+        TerminationReason.CANNOT_START,
+        "the bootstrap could not read its configuration",
+        "Check env for variables that begin with PREFECT_; the text below names the one at fault.",
     ),
     126: (
         TerminationReason.CANNOT_START,
@@ -89,7 +119,7 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "",
     ),
 }
-"""Exit statuses with a meaning of their own; 74 and 75 are this product's bootstrap's."""
+"""Exit statuses with a meaning of their own; 70 to 78 are this product's bootstrap's."""
 
 _SUMMARY: dict[TerminationReason, tuple[str, str]] = {
     TerminationReason.NO_CAPACITY: (

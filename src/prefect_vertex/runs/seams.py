@@ -8,7 +8,12 @@ that one flow run meets, and cancels every waiting `run()` with it.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
+import asyncio
+import inspect
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -31,6 +36,7 @@ R = TypeVar("R", bound=BaseWorkerResult)
 SEAMS: tuple[str, ...] = (
     "_cancel_run",
     "_cancelling_observer",
+    "_give_worker_labels_to_flow_run",
     "_has_successfully_synced",
     "_initiate_run",
     "_last_polled_time",
@@ -66,13 +72,31 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         """Send the heartbeat; the first must succeed, so that a wrong key still fails at start."""
         if not self._has_successfully_synced:
             await super().sync_with_backend()
-        else:
-            try:
-                await super().sync_with_backend()
-            except httpx.HTTPError as error:
-                self._say_trouble("send a heartbeat", error)
-                return
-        await self.on_synced()
+            await self.on_synced()
+            return
+        try:
+            await super().sync_with_backend()
+        except httpx.HTTPError as error:
+            self._say_trouble("send a heartbeat", error)
+            return
+        try:
+            await self.on_synced()
+        except httpx.HTTPError as error:
+            self._say_trouble("learn the pool's places", error)
+
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        """Label the run with the worker's name; without it the run goes on.
+
+        Whose it is, the reconciler writes itself before it creates anything.
+        """
+        try:
+            await super()._give_worker_labels_to_flow_run(flow_run_id)
+        except httpx.HTTPError as error:
+            self._logger.warning(
+                "Flow run %s goes on without the labels that name its worker: %s",
+                flow_run_id,
+                _one_line(error),
+            )
 
     async def _submit_run(self, flow_run: FlowRun) -> None:
         """Submit one run; its trouble is its own."""
@@ -140,6 +164,34 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         if self._api_trouble:
             self._logger.info("The Prefect API answers again.")
             self._api_trouble = ""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT cancel the current task where this process inherited it as ignored.
+
+    A shell starts background commands so, and Prefect forwards a worker's first SIGTERM to itself
+    as SIGINT, with the handler that it found: the worker would never end.
+    """
+    task = asyncio.current_task()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    found = signal.getsignal(signal.SIGINT)
+    if task is None or not in_main_thread or not _is_ignored(found):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, found)
+
+
+def _is_ignored(handler: object) -> bool:
+    """Whether SIGINT does nothing, also behind the handler that `prefect worker start` sets."""
+    if inspect.isfunction(handler):
+        handler = inspect.getclosurevars(handler).nonlocals.get("original_handler")
+    return handler is signal.SIG_IGN
 
 
 def _one_line(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from prefect_vertex.planning.command import argument_list
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec
 from prefect_vertex.template import resources
 from prefect_vertex.template.credentials import CredentialValues, read_credentials
+from prefect_vertex.template.patience import patiently
 from prefect_vertex.template.render import as_plan_error, check_names, set_variables
 from prefect_vertex.template.secrets import secret_names
 
@@ -162,22 +163,23 @@ class VertexJobConfiguration(BaseJobConfiguration):
 
         A mistake of the user's does not raise: the configuration that comes back has it in
         `fault` and can still name its flow run in events. None of the arguments is changed, so a
-        second call gives an equal result.
+        second call gives an equal result. What fails here crashes the run, so a bad moment of the
+        API's is waited out, for up to a minute each time.
 
         Raises:
             ObjectNotFound: The deployment or the flow is gone.
         """
-        if deployment is None and flow_run.deployment_id:
-            deployment = await client.read_deployment(flow_run.deployment_id)
-        flow = await client.read_flow(flow_run.flow_id)
+        if deployment is None and (deployment_id := flow_run.deployment_id):
+            deployment = await patiently(lambda: client.read_deployment(deployment_id))
+        flow = await patiently(lambda: client.read_flow(flow_run.flow_id))
+        given = deployment.job_variables if deployment else None
         try:
-            configuration = await cls.from_template_and_values(
-                base_job_template=work_pool.base_job_template,
-                values=set_variables(
-                    deployment.job_variables if deployment else None,
-                    flow_run.job_variables,
+            configuration = await patiently(
+                lambda: cls.from_template_and_values(
+                    base_job_template=work_pool.base_job_template,
+                    values=set_variables(given, flow_run.job_variables),
+                    client=client,
                 ),
-                client=client,
             )
         except PlanError as fault:
             configuration = cls()

@@ -44,6 +44,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 _HOST_PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$")
+_SCHEME = re.compile(r"^http://", re.IGNORECASE)
 _LOCATION = re.compile(r"^[a-z][a-z0-9-]{0,62}$")
 _MULTI_REGIONS = frozenset({"global", "us", "eu"})
 
@@ -51,16 +52,21 @@ _MULTI_REGIONS = frozenset({"global", "us", "eu"})
 def emulator_address(environ: Mapping[str, str] | None = None) -> str:
     """The emulator's host:port; empty where the real service is meant.
 
+    `http://host:port/` is taken too: it is how the storage emulator's address is written.
+
     Raises:
         SetupError: The variable holds something else.
     """
     text = (os.environ if environ is None else environ).get(EMULATOR_VARIABLE, "").strip()
-    if text and _HOST_PORT.match(text) is None:
+    address = _SCHEME.sub("", text)
+    if address != text:
+        address = address.removesuffix("/")
+    if text and _HOST_PORT.match(address) is None:
         raise SetupError(
             f"{EMULATOR_VARIABLE}={text!r} is not an address.",
             hint="Set it to host:port, such as 127.0.0.1:9090, or unset it to use Vertex AI.",
         )
-    return text
+    return address
 
 
 def endpoint(location: str, universe_domain: str = DEFAULT_UNIVERSE) -> str:
