@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -52,7 +53,7 @@ def test_every_read_outlives_the_apis_bad_moments(
 ) -> None:
     """What fails there would crash the run: of the deployment, the flow and a variable."""
     world = a_world(run={**MINIMUM, "service_account_name": "{{ prefect.variables.account }}"})
-    world.client.variables["account"] = "a@b.iam.gserviceaccount.com"
+    world.client.variables["account"] = SimpleNamespace(value="a@b.iam")
     world.flow_run.deployment_id = world.work_pool.id
     world.client.deployments[world.work_pool.id] = a_world(deployment={}).deployment
     expected = world.resolve()
