@@ -120,13 +120,19 @@ class Api:
         return self._send("POST", path, body).json()
 
     def _send(self, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        """Send a request again while the database is locked, as Prefect's own client does."""
+        """Send a request again while the server is too busy, as Prefect's own client does."""
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
-            answer = self._client.request(method, path, json=dict(body))
-            busy = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
-            if not busy or time.monotonic() > deadline:
-                break
+            late = time.monotonic() > deadline
+            try:
+                answer = self._client.request(method, path, json=dict(body))
+            except httpx.TransportError:
+                # Nothing is done twice: runs are created under a key.
+                if late:
+                    raise
+            else:
+                if late or answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    break
             time.sleep(_PAUSE_SECONDS)
         if answer.is_error:
             text = f"{method} {path} answered {answer.status_code}: {answer.text[:500]}"

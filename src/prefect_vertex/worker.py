@@ -150,10 +150,14 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
                 raise RuntimeError("The reconciler is not there.")
             yield self._reconciler
             return
-        async with self._open() as reconciler, anyio.create_task_group() as group:
-            group.start_soon(reconciler.run_forever)
-            yield reconciler
-            group.cancel_scope.cancel()
+        try:
+            async with self._open() as reconciler, anyio.create_task_group() as group:
+                group.start_soon(reconciler.run_forever)
+                yield reconciler
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as group_error:
+            # What the caller's own block raised is meant for its caller.
+            raise _single(group_error) from None
 
     async def run(
         self,

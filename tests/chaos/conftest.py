@@ -26,7 +26,8 @@ from tests.chaos.ledger import Ledger
 from prefect_vertex.cli.children import Children
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool, Site
+    from tests.chaos.pool import Pool
+    from tests.chaos.site import Site
 
 LONG = os.environ.get("CHAOS_LONG", "") not in {"", "0"}
 LEDGER = Ledger()

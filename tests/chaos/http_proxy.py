@@ -71,9 +71,13 @@ class HttpProxy:
         )
         self._script.note(call)
         rule = self._script.take(call)
-        if rule is not None and rule.when == "before":
-            await _happens(rule, writer)
-        answer = await self._forward(head, body)
+        self._script.held[call.kind] += 1
+        try:
+            if rule is not None and rule.when == "before":
+                await _happens(rule, writer)
+            answer = await self._forward(head, body)
+        finally:
+            self._script.held[call.kind] -= 1
         if rule is not None and rule.when == "after":
             await _happens(rule, writer)
         if self.down:

@@ -10,8 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import httpx
 import psutil
 from tests.chaos.rules import Rule
+from tests.chaos.waiting import wait_for
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, free_port, program
@@ -38,20 +37,6 @@ QUICK = {
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "3",
 }
 """Seconds instead of minutes; what is waited for is the same."""
-
-
-def wait_for(holds: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait until something holds; returns what it gave.
-
-    Raises:
-        AssertionError: It did not in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not (value := holds()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.05)
-    return value
 
 
 class Server:

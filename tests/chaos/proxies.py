@@ -35,6 +35,10 @@ class Control:
         """Drop an owner's rules."""
         self._script.clear(owner)
 
+    def pending(self, kind: str) -> int:
+        """How many calls of a kind are held back at this moment."""
+        return self._script.pending(kind)
+
     def left(self, owner: str) -> list[dict[str, Any]]:
         """An owner's rules that still wait for a call."""
         return self._script.left(owner)

@@ -85,6 +85,7 @@ class Script:
         self.rules: list[Rule] = []
         self.calls: list[tuple[float, str, str, str, str]] = []
         self.fired: Counter[str] = Counter()
+        self.held: Counter[str] = Counter()
 
     def note(self, call: Call) -> None:
         """Remember a call: when, which API, who, which kind, and about which run."""
@@ -110,6 +111,10 @@ class Script:
     def add(self, rules: list[dict[str, Any]]) -> None:
         """Add rules."""
         self.rules += [Rule(**rule) for rule in rules]
+
+    def pending(self, kind: str) -> int:
+        """How many calls of a kind are held back at this moment."""
+        return self.held[kind]
 
     def left(self, owner: str) -> list[dict[str, Any]]:
         """An owner's rules that still wait for a call."""

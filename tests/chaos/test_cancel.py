@@ -12,7 +12,7 @@ from tests.chaos.rules import Rule
 from prefect_vertex.emulator.faults import Stockout
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool
+    from tests.chaos.pool import Pool
 
 SCARCE = "n2-standard-4"
 SCARCE_METRIC = "custom_model_training_n2_cpus"

@@ -11,7 +11,7 @@ import pytest
 from prefect_vertex.emulator.seeds import Seed
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool
+    from tests.chaos.pool import Pool
 
 pytestmark = pytest.mark.long
 SCARCE = "n2-standard-4"

@@ -11,7 +11,7 @@ import pytest
 from tests.chaos.rules import Api, Rule, When
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool
+    from tests.chaos.pool import Pool
 
 Point = tuple[Api, str, When]
 CREATE_CLAIM = "POST /flow_runs/ID/input prefect-vertex-create-a1"

@@ -9,13 +9,7 @@ import pytest
 from tests.chaos.rules import Rule
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool
-
-UNGUARDED = pytest.mark.xfail(
-    strict=True,
-    reason="the read of the pool's deployments after each heartbeat is unguarded: one refusal "
-    "ends the process (runs/seams.py, sync_with_backend; worker.py, on_synced and _open)",
-)
+    from tests.chaos.pool import Pool
 
 
 def test_both_services_fail_and_come_back(pool: Pool, *, is_long: bool) -> None:
@@ -58,7 +52,6 @@ def test_vertex_ai_stands_still(pool: Pool, seconds: int) -> None:
     assert worker.is_alive()
 
 
-@UNGUARDED
 def test_the_prefect_api_refuses_everything(pool: Pool, *, is_long: bool) -> None:
     """Nothing is done on stale knowledge, nothing is lost, and the worker is the same process."""
     worker = pool.worker()
@@ -74,7 +67,6 @@ def test_the_prefect_api_refuses_everything(pool: Pool, *, is_long: bool) -> Non
     assert worker.is_alive()
 
 
-@UNGUARDED
 @pytest.mark.beside
 def test_the_prefect_api_fails_right_after_the_first_heartbeat(
     pool: Pool, *, is_long: bool

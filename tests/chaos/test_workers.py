@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.ledger import Expected
 
 if TYPE_CHECKING:
-    from tests.chaos.site import Pool
+    from tests.chaos.pool import Pool
 
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -25,10 +25,7 @@ def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
     for _ in range(count):
         pool.start()
     pool.settle(600 if is_long else 180)
-    ends = [
-        sum(state.type.value in FINAL for state in pool.site.client.read_flow_run_states(run))
-        for run in pool.runs
-    ]
+    ends = [sum(state.type.value in FINAL for state in pool.site.history(run)) for run in pool.runs]
 
     assert len(pool.jobs()) == count
     assert ends == [1] * count
@@ -62,9 +59,10 @@ def test_the_template_names_another_location_now(pool: Pool, *, is_long: bool) -
     """A worker that starts after the template moved still finds, ends and cancels the old jobs."""
     first = pool.worker("steady")
     first.wait_ready()
-    pool.start("--work", "4")
+    early = pool.start("--work", "6")
     run = pool.start("--work", "90", expected=pool.cancelled(ran=(1,)))
     pool.wait_state(run, "RUNNING")
+    pool.wait_job(early)
     first.kill()
     first.wait_gone()
     pool.move("europe-west4")

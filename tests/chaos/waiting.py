@@ -1,0 +1,38 @@
+"""Waiting for what has to come, with a limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import httpx
+
+BUSY_SECONDS = 120.0
+T = TypeVar("T")
+
+
+def wait_for(holds: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait until something holds; returns what it gave.
+
+    Raises:
+        AssertionError: It did not in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not (value := holds()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return value
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """What the server answers, also where it says for a while that its database is locked."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return ask()
+        except httpx.HTTPStatusError as error:
+            busy = error.response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            if not busy or time.monotonic() > deadline:
+                raise
