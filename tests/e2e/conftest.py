@@ -159,7 +159,7 @@ deployments:
         return list(listed)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _prefect_threads() -> Iterator[None]:
     """End Prefect's background threads of this process, which hold sockets until they are told."""
     yield

@@ -81,6 +81,13 @@ def until() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
     return wait
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _prefect_threads() -> None:
+    """Start with no background thread of Prefect's: one that is left speaks to another server."""
+    EventsWorker.drain_all(timeout=5)
+    APILogWorker.drain_all(timeout=5)
+
+
 @pytest.fixture(scope="session")
 def api_url() -> Iterator[str]:
     """A real server on a free port, with a home of its own."""
