@@ -17,6 +17,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events.worker import EventsWorker
+from prefect.logging.configuration import setup_logging
 from prefect.logging.handlers import APILogWorker
 
 from prefect_vertex.cli.children import Children
@@ -86,6 +87,8 @@ def _prefect_threads() -> None:
     """Start with no background thread of Prefect's: one that is left speaks to another server."""
     EventsWorker.drain_all(timeout=5)
     APILogWorker.drain_all(timeout=5)
+    # As every Prefect process does that has a flow or a worker; without it no line is sent.
+    setup_logging()
 
 
 @pytest.fixture(scope="session")
