@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -105,8 +106,12 @@ class Crowd:
 
     def _play(self, item: pytest.Function) -> None:
         given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
-        with closing(self._site.pool()) as pool:
-            item.obj(pool=pool, is_long=False, **given)
+        begun = time.monotonic()
+        try:
+            with closing(self._site.pool()) as pool:
+                item.obj(pool=pool, is_long=False, **given)
+        finally:
+            LEDGER.seconds[item.name] = time.monotonic() - begun
 
     def wait(self) -> None:
         """Wait until all that were started have ended, well or not."""

@@ -201,7 +201,8 @@ class Pool:
             state = self.state(run)
             return state if set(state.split("/")) & set(wanted) else ""
 
-        found: str = wait_for(reached, seconds, f"{run} is {' or '.join(wanted)}")
+        with self._told(run):
+            found: str = wait_for(reached, seconds, f"{run} is {' or '.join(wanted)}")
         return found
 
     def jobs(self, run: UUID | None = None) -> list[dict[str, Any]]:
@@ -222,8 +223,27 @@ class Pool:
                     return job
             return None
 
-        job: dict[str, Any] = wait_for(found, seconds, f"a job of {run} in {states}")
+        with self._told(run):
+            job: dict[str, Any] = wait_for(found, seconds, f"a job of {run} in {states}")
         return job
+
+    @contextmanager
+    def _told(self, run: UUID) -> Iterator[None]:
+        """Add the run's story to a wait that was in vain."""
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(
+                "\n".join([str(error), *self._story(run), *self._logs()])
+            ) from None
+
+    def _logs(self) -> list[str]:
+        """The last lines of its last workers."""
+        lines: list[str] = []
+        for worker in self.workers[-2:]:
+            lines.append(f"--- {worker.name} {'lives' if worker.is_alive() else 'has ended'}")
+            lines.append(worker.output()[-LOG_TAIL:])
+        return lines
 
     def problems(self) -> list[Problem]:
         """What is not as it should be at this moment."""
@@ -255,10 +275,7 @@ class Pool:
             lines = [f"{problem.kind}: {problem.text}" for problem in problems]
             for run in {problem.run for problem in problems}:
                 lines += self._story(run)
-            for worker in self.workers[-2:]:
-                lines.append(f"--- {worker.name} {'lives' if worker.is_alive() else 'has ended'}")
-                lines.append(worker.output()[-LOG_TAIL:])
-            raise AssertionError("\n".join(lines))
+            raise AssertionError("\n".join([*lines, *self._logs()]))
 
     def _story(self, run: UUID) -> list[str]:
         """What happened to one run, for a person who has to find out why."""

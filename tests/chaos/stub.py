@@ -62,9 +62,11 @@ def note(path: str, run_id: str) -> None:
     os.close(handle)
 
 
-def work(run_id: str, seconds: float, *, listens: bool) -> bool:
+def work(run_id: str, seconds: float, *, listens: bool, until: str) -> bool:
     """Work for a while; False where the run was cancelled meanwhile and the container listens."""
     deadline = time.monotonic() + seconds
+    while until and not os.path.exists(until):  # noqa: PTH110 - as little import as can be
+        time.sleep(PAUSE_SECONDS)
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(left, PAUSE_SECONDS) if listens else left)
         if listens:
@@ -79,6 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("notes", help="the shared file")
     parser.add_argument("--work", type=float, default=0.3, help="seconds of user code")
+    parser.add_argument("--until", default="", help="a file; user code works until it is there")
     parser.add_argument("--before", type=float, default=0.0, help="seconds until Running")
     parser.add_argument("--listens", action="store_true", help="ends itself when cancelled")
     options = parser.parse_args()
@@ -87,7 +90,7 @@ def main() -> None:
     if not propose(run_id, "RUNNING"):
         return
     note(options.notes, run_id)
-    done = work(run_id, options.work, listens=options.listens)
+    done = work(run_id, options.work, listens=options.listens, until=options.until)
     propose(run_id, "COMPLETED" if done else "CANCELLED")
 
 

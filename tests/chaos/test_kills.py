@@ -39,8 +39,8 @@ def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None
         if "flow_runs/ID" in kind:
             pool.start(rules=[rule])
         else:
+            pool.wait_job(pool.start("--work", "2"))
             pool.arm(replace(rule, about=pool.mark(kind)))
-            pool.start()
         if not pool.wait_fired():
             missed.append((api, kind, when))
             pool.disarm()

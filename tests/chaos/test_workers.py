@@ -37,21 +37,24 @@ def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals, *, is_lon
     """The worker leaves its runs and jobs as they are, and the next one goes on with them."""
     worker = pool.spawn() if is_long else pool.worker()
     worker.wait_ready()
-    work = "60" if is_long else "15"
-    runs = [pool.start("--work", work) for _ in range(50 if is_long else 3)]
+    gate = pool.site.home / f"{pool.name}-go-on"
+    runs = [pool.start("--until", str(gate)) for _ in range(50 if is_long else 3)]
     for run in runs:
-        pool.wait_state(run, "RUNNING", seconds=240)
+        pool.wait_state(run, "RUNNING")
     pool.site.ledger.faults[number.name] += 1
     before = time.monotonic()
     worker.kill(number)
     worker.wait_gone(60)
     pool.site.ledger.seconds[f"exit after {number.name}"] = time.monotonic() - before
     states = {run: pool.state(run) for run in runs}
+    live = {job["state"] for job in pool.jobs()}
+    gate.touch()
     pool.worker().wait_ready()
     pool.settle(240)
 
     assert worker.status in {0, None}
-    assert set(states.values()) <= {"RUNNING/Running", "COMPLETED/Completed"}
+    assert set(states.values()) == {"RUNNING/Running"}
+    assert live == {"JOB_STATE_RUNNING"}
 
 
 @pytest.mark.beside
