@@ -91,7 +91,10 @@ class CountingProxy:
         self._loop.run_until_complete(asyncio.sleep(0.1))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        # Cancelled only at the very end; a task that ends so is reported as a fault by asyncio.
+        with contextlib.suppress(
+            ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError
+        ):
             up_reader, up_writer = await asyncio.open_connection(_HOST, self._upstream)
             answers = asyncio.create_task(_relay(up_reader, writer))
             try:
