@@ -88,6 +88,15 @@ class VertexSettings(PrefectBaseSettings):
             "to Scheduled. Prefect itself takes 90 s to call a silent worker offline."
         ),
     )
+    unannounced_seconds: float = Field(
+        default=180.0,
+        ge=0,
+        description=(
+            "How long a run that became Pending may name no worker while others of the pool are "
+            "online, before it goes back to Scheduled. With none but this one online, it goes "
+            "back after requeue_grace_seconds."
+        ),
+    )
     extra_locations: list[str] = Field(
         default_factory=list,
         description=(

@@ -167,11 +167,6 @@ def test_a_submission_that_breaks_off_between_pending_and_its_announcement(
     assert worker.is_alive()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a waiting state that reaches the server after the run has ended is accepted and takes "
-    "the end away; the run is then Crashed (reconciler/act.py, Show; runs/prefect.py, propose)",
-)
 @pytest.mark.beside
 def test_a_waiting_state_that_arrives_late_takes_no_end_away(pool: Pool, *, is_long: bool) -> None:
     """A proposal is held on its way until its run has long ended: the run stays Completed."""

@@ -54,11 +54,6 @@ def test_killed_before_and_after_its_calls(pool: Pool, *, is_long: bool) -> None
     assert not missed or is_long, missed
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="no setting shortens the ten minutes for which a run is left whose holder died between "
-    "Pending and its announcement (reconciler/upkeep.py, UNANNOUNCED_SECONDS)",
-)
 @pytest.mark.beside
 def test_killed_right_after_pending(pool: Pool, *, is_long: bool) -> None:
     """A run that nobody has announced goes back to Scheduled, and is run by whoever takes it."""

@@ -55,6 +55,7 @@ class CountedSlots:
     def __init__(self, limit: int = 100) -> None:
         self.limit = limit
         self.taken: set[str] = set()
+        self.submitting: set[str] = set()
 
     def take(self, run_id: str) -> bool:
         """Count an adopted job."""
@@ -66,6 +67,10 @@ class CountedSlots:
     def free(self, run_id: str) -> None:
         """Count it no more."""
         self.taken.discard(run_id)
+
+    def is_submitting(self, run_id: str) -> bool:
+        """Whether the worker has taken it and not yet put it under care."""
+        return run_id in self.submitting
 
 
 class Process:
@@ -163,6 +168,7 @@ class Stage:
         process = Process(Reconciler(world))
         self._processes.append(process)
         await self.tasks.start(process.live)
+        self.runs.online.add(name)
         self.workers.append(process.reconciler)
         return process.reconciler
 

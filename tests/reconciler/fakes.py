@@ -18,9 +18,10 @@ from typing import TypeVar
 
 import anyio.lowlevel
 
+from prefect_vertex.lifecycle.history import PastState, overtaken
 from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, RunState, RunView
 from prefect_vertex.planning.spec import Target
-from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
 from prefect_vertex.testing import FakeJobGateway, ManualClock
 
 T = TypeVar("T")
@@ -112,6 +113,7 @@ class FakeFlowRuns:
         self._clock = clock
         self._ids = itertools.count(1)
         self.rows: dict[str, Run] = {}
+        self.online: set[str] = set()
         self.offline: set[str] = set()
         self.leases: dict[str, datetime] = {}
         self.renewals: dict[str, list[datetime]] = defaultdict(list)
@@ -177,6 +179,19 @@ class FakeFlowRuns:
         rows = self.rows.values()
         return views + [self._view(run) for run in rows if run.names[-1] == "AwaitingRetry"]
 
+    async def restore(self, run: RunView) -> bool:
+        """See `FlowRuns.restore`."""
+        await self._call("restore", run.id)
+        row = self.rows.get(run.id)
+        if row is None or row.history[-1][2] != run.state_id:
+            return False
+        place = overtaken([PastState(state, name) for state, name, _, _ in row.history])
+        if place is None:
+            return False
+        state, name, _, _ = row.history[place]
+        self.put(run.id, state, name)
+        return self._answer(value=True)
+
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """See `FlowRuns.propose`."""
         await self._call("propose", run_id)
@@ -225,10 +240,11 @@ class FakeFlowRuns:
         self.renewals[lease_id].append(now)
         return True
 
-    async def offline_workers(self) -> set[str]:
-        """See `FlowRuns.offline_workers`."""
-        await self._call("offline_workers")
-        return set(self.offline)
+    async def roster(self) -> Roster:
+        """See `FlowRuns.roster`."""
+        await self._call("roster")
+        online = frozenset(self.online - self.offline)
+        return Roster(online=online, offline=frozenset(self.offline))
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """See `FlowRuns.log`."""

@@ -171,15 +171,54 @@ async def test_two_workers_do_not_put_one_run_back_twice(stage: Stage) -> None:
     assert stage.job(run).attempt == 1
 
 
-async def test_a_run_that_names_no_process_is_nobodys_after_ten_minutes(stage: Stage) -> None:
+async def test_a_run_that_names_no_process_is_nobodys_after_three_minutes(stage: Stage) -> None:
+    """Another worker is online, and may have just taken it."""
+    run = stage.runs.add()
+    stage.pick_up(run)
+    stage.runs.online.add("another")
+    await stage.worker("w")
+    await stage.tick(35)
+    assert run.name == "Submitting"
+    await stage.tick(14)
+
+    assert run.name == "Scheduled"
+
+
+async def test_a_run_that_names_no_process_goes_back_where_no_other_worker_is_online(
+    stage: Stage,
+) -> None:
     run = stage.runs.add()
     stage.pick_up(run)
     await stage.worker("w")
-    await stage.tick(115)
-    assert run.name == "Submitting"
-    await stage.tick(20)
+    await stage.tick(15)
 
     assert run.name == "Scheduled"
+
+
+async def test_an_ad_hoc_run_may_be_anybodys_for_three_minutes(stage: Stage) -> None:
+    """Whoever submits one is no worker, and may still be staging its code."""
+    run = stage.runs.add(deployment_id="")
+    stage.runs.put(run.id, RunState.PENDING)
+    await stage.worker("w")
+    await stage.tick(35)
+    assert run.name == "Pending"
+    await stage.tick(14)
+
+    assert run.name == "Crashed"
+
+
+async def test_a_run_that_this_worker_is_taking_is_left_to_it(stage: Stage) -> None:
+    """Between Pending and its care the base class may wait for the Prefect API for minutes."""
+    run = stage.runs.add()
+    stage.pick_up(run)
+    worker = await stage.worker("w")
+    stage.slots["w"].submitting.add(run.id)
+    await stage.tick(100)
+    assert run.name == "Submitting"
+    worker.take(stage.assignment(run))
+    await stage.rest()
+
+    assert stage.job(run).attempt == 1
 
 
 @pytest.mark.parametrize(("name", "looks"), [("w", 2), ("elsewhere", 14)])
@@ -204,6 +243,7 @@ async def test_a_retry_that_died_with_its_taker_is_not_left_to_the_last_attempts
     run, _ = await stage.running(one)
     stage.reschedule(run)
     stage.pick_up(run, "two")
+    stage.runs.online.add("two")
     stage.move(stage.job(run), "SUCCEEDED")
     await stage.tick(20)
     assert run.name == "Submitting"

@@ -14,7 +14,7 @@ import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.port import FlowRuns, PrefectUnavailableError, Proposal
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 
@@ -23,6 +23,15 @@ NOBODY = str(uuid4())
 CRASH = Proposal(state=RunState.CRASHED, name="Crashed", message="It failed.")
 
 
+A_VIEW = RunView(
+    id=NOBODY,
+    name="a-run",
+    state=RunState.PENDING,
+    state_name="Provisioning",
+    state_id=NOBODY,
+    state_time=datetime.now(UTC),
+    observed_at=datetime.now(UTC),
+)
 CALLS: dict[str, Any] = {
     "read": lambda runs: runs.read(NOBODY),
     "read_many": lambda runs: runs.read_many([NOBODY]),
@@ -36,7 +45,8 @@ CALLS: dict[str, Any] = {
     "claim": lambda runs: runs.claim(NOBODY, "a-key", "me"),
     "read_claim": lambda runs: runs.read_claim(NOBODY, "a-key"),
     "renew_lease": lambda runs: runs.renew_lease(NOBODY),
-    "offline_workers": lambda runs: runs.offline_workers(),
+    "roster": lambda runs: runs.roster(),
+    "restore": lambda runs: runs.restore(A_VIEW),
 }
 
 
@@ -100,7 +110,7 @@ async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> N
     with answering(200, body) as url:
         async with PrefectClient(url) as client:
             runs = PrefectFlowRuns(client, "a-pool")
-            for call in (CALLS["read"], CALLS["cancelling"], CALLS["offline_workers"]):
+            for call in (CALLS["read"], CALLS["cancelling"], CALLS["roster"]):
                 with pytest.raises(PrefectUnavailableError):
                     await call(runs)
 

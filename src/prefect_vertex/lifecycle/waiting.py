@@ -23,6 +23,7 @@ from prefect_vertex.lifecycle.decisions import (
     Show,
     Wait,
 )
+from prefect_vertex.lifecycle.history import REQUEUED
 from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
 from prefect_vertex.lifecycle.run import (
     PROVISIONING_STATE,
@@ -88,7 +89,7 @@ def _without_job(case: Case) -> Decision:
     taken = bool(case.run.attempt or case.run.holder or WORKER_LABEL in case.run.labels)
     if not taken and not case.run.deployment_id:
         return _crash_unsent(case)
-    return Requeue("Its worker stopped before it had created a job; any worker may take it.")
+    return Requeue(REQUEUED)
 
 
 def _crash_unsent(case: Case) -> Decision:

@@ -32,6 +32,9 @@ from prefect_vertex.reconciler.submit import Submitter
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import Proposal
 
+_ON_ITS_WORD = (Crash, MarkCancelled, Reschedule, Requeue, CancelJob)
+"""Decisions that end or move a waiting run because it waits."""
+
 
 class Actor:
     """Carries out decisions; each may be carried out again without harm."""
@@ -47,6 +50,8 @@ class Actor:
         Returns:
             Whether the run is to be looked at again at once, because something has changed.
         """
+        if isinstance(decision, _ON_ITS_WORD) and await self.put_right(care, view):
+            return True
         match decision:
             case Wait(until):
                 care.look_at = until
@@ -85,6 +90,23 @@ class Actor:
                 return False
             case Requeue(message):
                 return await self._requeue(care, view, message)
+
+    async def put_right(self, care: Care, view: RunView | None) -> bool:
+        """Undo a worker's late word that the server took over what had become of the run.
+
+        Returns:
+            Whether there was one; the run is to be read again.
+        """
+        if view is None or view.state is not RunState.PENDING or care.sure_of == view.state_id:
+            return False
+        if not view.attempt and not view.identifier:
+            # Without a job it has not come further than this.
+            return False
+        if not await self._world.runs.restore(view):
+            care.sure_of = view.state_id
+            return False
+        self._info(view, f"'{view.state_name}' reached Prefect late; the state before it is back.")
+        return True
 
     async def look(self, care: Care, view: RunView) -> bool:
         """Look for the run's jobs by label, wherever they may be."""

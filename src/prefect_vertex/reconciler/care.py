@@ -101,6 +101,7 @@ class Care:
         done: Nothing was left to do at the last look.
         shown: Phases of which events and log lines were written, by job.
         orphaned_in: The id of the state in which the run's holder was found gone for certain.
+        sure_of: The id of the waiting state that is known to be no late word.
         absences: Jobs that were answered with "not found".
         ended: When each of its jobs was first seen terminal.
         lease_id: The concurrency lease that `lease_renewed_at` and `lease_lost` are about.
@@ -131,6 +132,7 @@ class Care:
     counted: bool = False
     done: bool = False
     orphaned_in: str = ""
+    sure_of: str = ""
     cancels: dict[tuple[str, str], datetime] = field(default_factory=dict)
     looks: tuple[datetime, ...] = ()
     absences: dict[tuple[str, str], Absence] = field(default_factory=dict)

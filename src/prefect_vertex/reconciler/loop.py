@@ -228,14 +228,14 @@ class Reconciler:
     async def _sweep(self, views: dict[str, RunView]) -> set[str]:
         """Read all unfinished runs, and all under care: what no change would show."""
         unfinished = await self.world.runs.unfinished()
-        offline = await self.world.runs.offline_workers()
+        roster = await self.world.runs.roster()
         for view in unfinished:
             views[view.id] = view
             care = self._care(view.id)
             self._upkeep.learn(care, view)
         self._learn_places(unfinished)
         cares = [self._care(view.id) for view in unfinished]
-        await self._upkeep.mind_holders(cares, offline)
+        await self._upkeep.mind_holders(cares, roster)
         return {view.id for view in unfinished} | self.book.keys()
 
     def _learn_places(self, views: Iterable[RunView]) -> None:

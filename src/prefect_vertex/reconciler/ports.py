@@ -21,7 +21,7 @@ class Gateways(Protocol):
 
 
 class Slots(Protocol):
-    """The worker's limit, for jobs that it adopts."""
+    """The worker's hands: its limit, for jobs that it adopts, and what it is taking."""
 
     def take(self, run_id: str) -> bool:
         """Count an adopted job; False while the limit is full, to be tried again."""
@@ -29,6 +29,10 @@ class Slots(Protocol):
 
     def free(self, run_id: str) -> None:
         """Count it no more."""
+        ...
+
+    def is_submitting(self, run_id: str) -> bool:
+        """Whether this worker has taken the run and not yet put it under care."""
         ...
 
 
@@ -42,6 +46,10 @@ class NoSlots:
     def free(self, run_id: str) -> None:
         """Nothing to free."""
 
+    def is_submitting(self, run_id: str) -> bool:  # noqa: ARG002
+        """It takes no runs by itself."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -52,6 +60,7 @@ class Figures:
     sweep_seconds: float = 60.0
     lease_seconds: float = 300.0
     requeue_grace_seconds: float = 30.0
+    unannounced_seconds: float = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,8 @@ class Attendant:
         labelled = max(view.attempt, care.contested_attempt)
         fresh = not labelled and not view.identifier
         if not fresh:
+            if await self._actor.put_right(care, view):
+                return True
             await self._actor.look(care, view)
         if elsewhere or 0 < care.contested_attempt <= care.newest_attempt:
             await self._actor.submitter.yield_to(care, view)

@@ -19,15 +19,11 @@ from prefect_vertex.lifecycle.run import (
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.ports import World, worker_of
-from prefect_vertex.runs.port import PrefectUnavailableError
+from prefect_vertex.runs.port import PrefectUnavailableError, Roster
 
 logger = logging.getLogger(__name__)
 
 RENEWALS_AT_ONCE = 10
-
-UNANNOUNCED_SECONDS = 600.0
-"""After this long a Pending run that names no process is nobody's: a live one names itself within
-seconds, and the create claim stops one that was only frozen."""
 
 
 class Upkeep:
@@ -41,7 +37,7 @@ class Upkeep:
     def __init__(self, world: World, book: dict[str, Care]) -> None:
         self._world = world
         self._book = book
-        self._offline: set[str] = set()
+        self._roster = Roster()
         self._begun_at = world.clock.now()
 
     async def renew_leases(self) -> None:
@@ -95,13 +91,13 @@ class Upkeep:
         """A run whose holder lives elsewhere is renewed there."""
         return bool(care.tickets) or view.holder == self._world.signature or care.holder_gone
 
-    async def mind_holders(self, cares: Iterable[Care], offline: set[str]) -> None:
+    async def mind_holders(self, cares: Iterable[Care], roster: Roster) -> None:
         """Find out which runs' holders are gone, and adopt their live jobs.
 
         A live job is adopted at once; a run without one is called an orphan only after a grace,
         because whoever takes it needs a moment to say so.
         """
-        self._offline = offline
+        self._roster = roster
         now = self._world.clock.now()
         grace = timedelta(seconds=self._world.figures.requeue_grace_seconds)
         for care in cares:
@@ -124,7 +120,7 @@ class Upkeep:
         """Whether a process is certainly gone: an earlier one of our name, or offline."""
         name = worker_of(signature)
         earlier = name == self._world.worker_name and signature != self._world.signature
-        return earlier or name in self._offline
+        return earlier or name in self._roster.offline
 
     def _is_gone(self, care: Care, view: RunView) -> bool:
         if care.adopted and not view.waits_for_next:
@@ -134,10 +130,16 @@ class Upkeep:
             return view.holder == self._world.signature or self.is_process_gone(view.holder)
         worker = view.labels.get(WORKER_LABEL, "")
         earlier = worker == self._world.worker_name and view.state_time < self._begun_at
-        if earlier or worker in self._offline:
+        if earlier or worker in self._roster.offline:
             return True
+        if self._world.slots.is_submitting(view.id):
+            return False
+        if view.deployment_id and self._roster.online <= {self._world.worker_name}:
+            # Only workers take a deployment's run; this one did not, and there is no other.
+            return True
+        # One that lives names itself within seconds, and the create claim stops a frozen one.
         age = (self._world.clock.now() - view.state_time).total_seconds()
-        return age >= UNANNOUNCED_SECONDS
+        return age >= self._world.figures.unannounced_seconds
 
     def let_go(self, care: Care) -> None:
         """Give back an adopted run's place in this worker's limit."""

@@ -51,6 +51,10 @@ class Employer(Protocol):
         """Count it no more."""
         ...
 
+    def is_submitting(self, flow_run_id: str) -> bool:
+        """Whether this worker is about to submit the run, or has it under way."""
+        ...
+
 
 class Surroundings:
     """Gateways, the Prefect port and the pool's home, for one worker.
@@ -102,6 +106,7 @@ class Surroundings:
                 sweep_seconds=settings.sweep_seconds,
                 lease_seconds=settings.lease_seconds,
                 requeue_grace_seconds=settings.requeue_grace_seconds,
+                unannounced_seconds=settings.unannounced_seconds,
             ),
         )
 
@@ -228,3 +233,6 @@ class _WorkerSlots:
 
     def free(self, run_id: str) -> None:
         self._worker.free_slot(run_id)
+
+    def is_submitting(self, run_id: str) -> bool:
+        return self._worker.is_submitting(run_id)

@@ -31,6 +31,17 @@ class Holder:
     gone: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """The names of a pool's workers by what Prefect's heartbeat says of them.
+
+    A worker that was killed is called online for three more of its heartbeats.
+    """
+
+    online: frozenset[str] = frozenset()
+    offline: frozenset[str] = frozenset()
+
+
 class PrefectUnavailableError(Exception):
     """The Prefect API did not answer, or answered with an error: nothing is known of any run.
 
@@ -72,6 +83,14 @@ class FlowRuns(Protocol):
         """
         ...
 
+    async def restore(self, run: RunView) -> bool:
+        """Give a waiting run back the state that a worker's late word took away, if one did.
+
+        Returns:
+            Whether it had to; then the run is to be read again. Safe to repeat.
+        """
+        ...
+
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state; whether the server accepted it. A refusal is no error."""
         ...
@@ -100,8 +119,8 @@ class FlowRuns(Protocol):
         """Renew a concurrency lease; False if the server has lost it."""
         ...
 
-    async def offline_workers(self) -> set[str]:
-        """Names of the pool's workers that Prefect's heartbeat calls offline."""
+    async def roster(self) -> Roster:
+        """The pool's workers by Prefect's heartbeat."""
         ...
 
     def log(self, run: RunView, level: int, message: str) -> None:

@@ -29,8 +29,16 @@ from prefect.exceptions import ObjectNotFound
 from prefect.logging.loggers import flow_run_logger
 
 from prefect_vertex.lifecycle.run import RunState, RunView
-from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
-from prefect_vertex.runs.translate import needs_previous, previous_state, to_state, to_view
+from prefect_vertex.runs.once import SentOnce
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
+from prefect_vertex.runs.translate import (
+    as_restored,
+    needs_previous,
+    overtaken_state,
+    previous_state,
+    to_state,
+    to_view,
+)
 
 PAGE_SIZE = 200
 """The server's own maximum; 201 is refused (3.9.1)."""
@@ -60,6 +68,7 @@ class PrefectFlowRuns:
         self._pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[work_pool_name]))
         self._pool_name = work_pool_name
         self._lease_seconds = lease_seconds
+        self._sent_once = SentOnce()
 
     async def read(self, run_id: str) -> RunView | None:
         """Read one run, with its previous state where a decision needs it."""
@@ -110,11 +119,34 @@ class PrefectFlowRuns:
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state, unforced; whether the server accepted it."""
         try:
-            async with _asking():
-                answer = await self._client.set_flow_run_state(run_id, to_state(proposal))
+            with self._sent_once():
+                async with _asking():
+                    answer = await self._client.set_flow_run_state(run_id, to_state(proposal))
         except _StatusError:
             return False
         return answer.status is SetStateStatus.ACCEPT
+
+    async def restore(self, run: RunView) -> bool:
+        """Give a waiting run back the state that a worker's late word took away, if one did."""
+        run_id = uuid.UUID(run.id)
+        async with _asking():
+            states = await self._client.read_flow_run_states(run_id)
+        lost = overtaken_state(states)
+        if lost is None or str(max(states, key=lambda state: state.timestamp).id) != run.state_id:
+            return False
+        try:
+            with self._sent_once():
+                async with _asking():
+                    # Not by set_flow_run_state, which would leave out the run's result.
+                    await self._client.request(
+                        "POST",
+                        "/flow_runs/{id}/set_state",
+                        path_params={"id": run_id},
+                        json={"state": as_restored(lost), "force": True},
+                    )
+        except _StatusError:
+            return False
+        return True
 
     async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
         """Merge labels into the run's."""
@@ -170,11 +202,13 @@ class PrefectFlowRuns:
             return False
         return True
 
-    async def offline_workers(self) -> set[str]:
-        """Names of the pool's workers that Prefect's heartbeat calls offline."""
+    async def roster(self) -> Roster:
+        """The pool's workers by Prefect's heartbeat."""
         async with _asking():
             workers = await self._client.read_workers_for_work_pool(self._pool_name)
-        return {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
+        offline = {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
+        online = {worker.name for worker in workers} - offline
+        return Roster(online=frozenset(online), offline=frozenset(offline))
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """Write a line to the run's log."""

@@ -154,6 +154,10 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         """Count it no more."""
         self._release_limit_slot(UUID(flow_run_id))
 
+    def is_submitting(self, flow_run_id: str) -> bool:
+        """Whether this worker is about to submit the run, or has it under way."""
+        return UUID(flow_run_id) in self._submitting_flow_run_ids
+
     def _say_trouble(self, attempted: str, error: Exception) -> None:
         text = f"Could not {attempted}: {_one_line(error)}"
         if text != self._api_trouble:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
+from prefect.client.schemas.actions import StateCreate
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
+from prefect_vertex.lifecycle.history import PastState, overtaken
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.port import Proposal
 
@@ -58,6 +62,35 @@ def previous_state(states: Sequence[State], current: RunState) -> RunState | Non
         if (kind := RunState(state.type.value)) not in skipped:
             return kind
     return None
+
+
+def overtaken_state(states: Sequence[State]) -> State | None:
+    """The state that a worker's late word took away; None if none did.
+
+    Args:
+        states: The run's whole history, in any order.
+    """
+    ordered = sorted(states, key=lambda state: _aware(state.timestamp))
+    place = overtaken(
+        [
+            PastState(RunState(state.type.value), state.name or "", state.message or "")
+            for state in ordered
+        ],
+    )
+    return None if place is None else ordered[place]
+
+
+def as_restored(state: State) -> dict[str, Any]:
+    """A past state as a request to enter it again; its result stays with it."""
+    details = state.state_details.model_copy(update={"transition_id": uuid4()})
+    create = StateCreate(
+        type=state.type,
+        name=state.name,
+        message=state.message,
+        data=state.data,
+        state_details=details,
+    )
+    return create.model_dump(mode="json", serialize_as_any=True)
 
 
 def to_state(proposal: Proposal) -> State:
