@@ -46,6 +46,10 @@ def settings_page() -> str:
             "| `STORAGE_EMULATOR_HOST=http://host:port` | Google's own: Cloud Storage calls go "
             "there, the bootstrap's too |"
         ),
+        (
+            "| `SECRET_MANAGER_EMULATOR_HOST=http://host:port` | the bootstrap reads "
+            "`prefect_api_key_secret` there, over Secret Manager's REST API and without a token |"
+        ),
         "| `GCE_METADATA_HOST` | Google's own: where the bootstrap asks for tokens |",
     ]
     return "\n".join(lines) + "\n"

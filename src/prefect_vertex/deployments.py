@@ -121,9 +121,10 @@ def _check_arguments(unknown: Mapping[str, object], **given: object) -> None:
 def _google_credentials(values: Mapping[str, Any] | None) -> Any:
     if not values:
         return None
-    from prefect_vertex.vertex.credentials import load_credentials, parse_credentials
+    from prefect_vertex.planning.credentials import read_credentials
+    from prefect_vertex.vertex.credentials import load_credentials
 
-    return load_credentials(parse_credentials(values)).google
+    return load_credentials(read_credentials(values)).google
 
 
 # --- what prefect.yaml does with the result -------------------------------------------------------

@@ -33,6 +33,7 @@ from prefect_vertex.planning.naming import parse_resource_name
 from prefect_vertex.runs.seams import GuardedWorker, interruptible
 from prefect_vertex.settings import VertexSettings, read_settings, unknown_settings
 from prefect_vertex.template import VertexJobConfiguration, VertexVariables, base_job_template
+from prefect_vertex.template.carried_over import template_warning
 from prefect_vertex.template.patience import BUDGET_SECONDS, patiently
 
 if TYPE_CHECKING:
@@ -240,8 +241,10 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
 
     async def on_synced(self) -> None:
         """The pool is known: the reconciler may begin, and may have new places to look at."""
-        if self.is_synced:
+        if self.is_synced and not self._synced.is_set():
             self._synced.set()
+            if self._starts and (line := template_warning(self.work_pool)):
+                self._logger.warning("%s", line)
         if self._surroundings is not None:
             await self._surroundings.learn_home()
 

@@ -25,6 +25,13 @@ from prefect_vertex.emulator.control_client import ControlClient
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
+UNUSED_SERVICES = (
+    "EVENT_PERSISTER",
+    "LATE_RUNS",
+    "SCHEDULER",
+    "TASK_RUN_RECORDER",
+    "TRIGGERS",
+)
 QUICK = {
     "PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS": "1",
     "PREFECT_INTEGRATIONS_VERTEX_SWEEP_SECONDS": "3",
@@ -55,6 +62,8 @@ class Server:
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
                 "prefect.server.concurrency.lease_storage.filesystem"
             ),
+            # SQLite takes one writer at a time, and these write much that nobody here reads.
+            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in UNUSED_SERVICES},
             # The shortest that Prefect takes.
             "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
         }

@@ -25,7 +25,7 @@ REFUSALS = {
     "UNIMPLEMENTED",
     "DATA_LOSS",
 }
-SHORT_CODES = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "PERMISSION_DENIED"]
+SHORT_CODES = ["UNAVAILABLE", "PERMISSION_DENIED"]
 WHENS: list[When] = ["before", "after"]
 REFUSED = Expected(states=("CRASHED",), ran=(0,))
 REFUSED_YET_DONE = Expected(states=("CRASHED", "COMPLETED"), ran=(0, 1))
@@ -119,8 +119,8 @@ TROUBLES: list[tuple[Action, str, When]] = [
     ("answer", "429", "before"),
     ("answer", "403", "before"),
 ]
-SHORT_KINDS = [KINDS[0], KINDS[5], KINDS[6], KINDS[7]]
-SHORT_TROUBLES = [TROUBLES[1], TROUBLES[2]]
+SHORT_KINDS = [KINDS[0], KINDS[5], KINDS[6], KINDS[8]]
+SHORT_TROUBLES = [TROUBLES[1]]
 
 
 @pytest.mark.beside
@@ -137,12 +137,12 @@ def test_the_prefect_api_fails_for_one_call_of_a_run(pool: Pool, *, is_long: boo
     assert worker.is_alive()
 
 
-@pytest.mark.beside
-def test_the_prefect_api_fails_for_one_read_of_a_deployment(pool: Pool, *, is_long: bool) -> None:
+@pytest.mark.long
+def test_the_prefect_api_fails_for_one_read_of_a_deployment(pool: Pool) -> None:
     """A run outlives a bad answer to what is read for it before it is submitted."""
     worker = pool.worker()
     worker.wait_ready()
-    for number in range(3 if is_long else 2):
+    for number in range(3):
         deployment = pool.deploy(f"unreadable-{number}")
         rule = Rule(api="prefect", kind=READ, action="answer", code="500", skip=number)
         pool.arm(replace(rule, about=str(deployment)))
@@ -152,15 +152,13 @@ def test_the_prefect_api_fails_for_one_read_of_a_deployment(pool: Pool, *, is_lo
     assert worker.is_alive()
 
 
-@pytest.mark.beside
-def test_a_submission_that_breaks_off_between_pending_and_its_announcement(
-    pool: Pool, *, is_long: bool
-) -> None:
+@pytest.mark.long
+def test_a_submission_that_breaks_off_between_pending_and_its_announcement(pool: Pool) -> None:
     """The run goes on within seconds: its own worker lives and knows that it holds it."""
     worker = pool.worker()
     worker.wait_ready()
     for kind in (KINDS[1], KINDS[2]):
-        for _ in range(2 if is_long else 1):
+        for _ in range(2):
             pool.start(rules=[Rule(api="prefect", kind=kind, action="answer", code="500")])
     pool.settle(45)
 
@@ -173,7 +171,7 @@ def test_a_waiting_state_that_arrives_late_takes_no_end_away(pool: Pool, *, is_l
     kind = "POST /flow_runs/ID/set_state InfrastructurePending"
     worker = pool.worker()
     worker.wait_ready()
-    late = Rule(api="prefect", kind=kind, action="delay", seconds=20 if is_long else 15)
+    late = Rule(api="prefect", kind=kind, action="delay", seconds=20 if is_long else 8)
     run = pool.start("--work", "0", rules=[late])
     pool.wait_state(run, "COMPLETED", "CRASHED", seconds=60)
     pool.wait_arrived(kind)

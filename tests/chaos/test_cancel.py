@@ -60,8 +60,8 @@ def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
     assert worker.is_alive()
 
 
-@pytest.mark.beside
-def test_cancelled_while_no_worker_is_there(pool: Pool, *, is_long: bool) -> None:
+@pytest.mark.long
+def test_cancelled_while_no_worker_is_there(pool: Pool) -> None:
     """The next worker finds the cancelled run whose job lives, and the one whose job has ended."""
     worker = pool.worker("steady")
     worker.wait_ready()

@@ -25,14 +25,18 @@ def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
     for _ in range(count):
         pool.start()
     pool.settle(600 if is_long else 180)
-    ends = [sum(state.type.value in FINAL for state in pool.site.history(run)) for run in pool.runs]
+    # A stub ends within a second of its start: a waiting state that was on its way may come after
+    # the end, which is then given back and stands in the history twice.
+    ends = [{state.type.value for state in pool.site.history(run)} & FINAL for run in pool.runs]
 
     assert len(pool.jobs()) == count
-    assert ends == [1] * count
+    assert ends == [{"COMPLETED"}] * count
 
 
 @pytest.mark.beside
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals, *, is_long: bool) -> None:
     """The worker leaves its runs and jobs as they are, and the next one goes on with them."""
     worker = pool.spawn() if is_long else pool.worker()

@@ -87,7 +87,7 @@ def test_any_other_answer_shows_that_it_is_there(
     [
         ({"PREFECT_API_KEY": "k"}, "Bearer k"),
         ({"PREFECT_API_AUTH_STRING": "a:b"}, "Basic " + base64.b64encode(b"a:b").decode()),
-        ({"PREFECT_API_KEY": "k", "PREFECT_API_AUTH_STRING": "a:b"}, "Bearer k"),
+        ({"PREFECT_API_KEY": "k", "PREFECT_API_AUTH_STRING": "a:b"}, "Basic YTpi"),
         ({}, None),
         ({"PREFECT_API_KEY": "k", "PREFECT_API_URL": "http://a%40:b@{}"}, "Basic YUA6Yg=="),
     ],

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from prefect_vertex.deployments import PULL_STEPS, stage_code
-from prefect_vertex.errors import CodeStoreError, DeliveryError, SetupError
+from prefect_vertex.errors import CodeStoreError, DeliveryError, PlanError
 
 STEP = {"prefect_vertex.deployments.stage_code": {"id": "code", "staging_bucket": "b"}}
 OTHER = {"prefect.deployments.steps.run_shell_script": {"script": "true"}}
@@ -311,5 +311,5 @@ def test_in_a_script_errors_are_errors(project: Path) -> None:
 
 
 def test_credentials_of_a_block_are_read_as_the_worker_reads_them(project: Path) -> None:
-    with pytest.raises(SetupError, match="service_account_info is not JSON"):
+    with pytest.raises(PlanError, match="service_account_info that is not the JSON of a key"):
         stage_code(staging_bucket="staging", credentials={"service_account_info": "{"})

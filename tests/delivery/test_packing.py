@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from prefect_vertex.delivery import packing
 from prefect_vertex.delivery.packing import (
     MAX_PACKED_BYTES,
     bootstrap_source,
+    join_modules,
     pack_source,
     packed_bootstrap,
 )
@@ -38,7 +40,7 @@ def test_there_is_nothing_for_the_platform_to_expand() -> None:
 
 def test_it_leaves_room_below_the_limit() -> None:
     """Every list page of the service carries it once per worker pool."""
-    assert len(packed_bootstrap()) <= 6900 < MAX_PACKED_BYTES
+    assert len(packed_bootstrap()) <= 7800 < MAX_PACKED_BYTES
     assert packed_bootstrap().isascii()
     assert packed_bootstrap().isprintable()
 
@@ -125,3 +127,54 @@ def test_files_of_the_working_directory_do_not_shadow_the_library(tmp_path: Path
 def test_what_cannot_travel_is_refused(source: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         pack_source(source)
+
+
+# --- several modules into one --------------------------------------------------------------------
+
+
+def test_modules_are_joined_in_order_and_import_once() -> None:
+    """What a module took from another is simply there; the library's imports come first."""
+    first = '"""One."""\n\nfrom __future__ import annotations\n\nimport os\n\nSEP = os.sep\n'
+    second = (
+        '"""Two."""\n\nfrom __future__ import annotations\n\nimport json\nimport os\n\n'
+        "from prefect_vertex.delivery.bootstrap.first import (\n    SEP,\n)\n\n"
+        "print(json.dumps([SEP, os.curdir]))\n"
+    )
+
+    joined = join_modules([first, second])
+
+    assert joined == (
+        "from __future__ import annotations\nimport json\nimport os\n\n\n"
+        "SEP = os.sep\n\n\nprint(json.dumps([SEP, os.curdir]))\n"
+    )
+    assert run_packed(joined) == f'["/", "."]{os.linesep}'
+
+
+@pytest.mark.parametrize(
+    ("modules", "words"),
+    [
+        pytest.param(["def f(): ...\n", "f = 1\n"], "'f' is bound by two", id="one name twice"),
+        pytest.param(["import os as o\n"], "renames nothing", id="another name"),
+    ],
+)
+def test_what_would_mean_something_else_when_joined_is_refused(
+    modules: list[str], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        join_modules(modules)
+
+
+def test_every_module_of_the_bootstrap_is_in_it() -> None:
+    folder = Path(packing.__file__).parent / "bootstrap"
+    functions = {
+        node.name
+        for file in folder.glob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+    assert functions == {
+        node.name
+        for node in ast.parse(bootstrap_source()).body
+        if isinstance(node, ast.FunctionDef)
+    }

@@ -255,7 +255,7 @@ def test_actions_without_arguments_are_readable_in_a_browser(server: Server) -> 
 def test_every_public_method_is_an_action() -> None:
     assert set(ACTIONS) == {
         "add_faults", "remaining_faults", "clear_faults", "set_rates", "set_quotas", "set_lag",
-        "seed_jobs", "end_job", "jobs", "output", "calls", "reset_calls",
+        "seed_jobs", "end_job", "jobs", "output", "calls", "reset_calls", "add_secret_version",
     }  # fmt: skip
 
 

@@ -82,6 +82,7 @@ async def test_environment_holds_nothing_of_the_servers_own(
         "HOSTNAME",
         "LANG",
         "PATH",
+        "SECRET_MANAGER_EMULATOR_HOST",
         "TMPDIR",
         "VERTEX_AI_EMULATOR_HOST",
         "VERTEX_EMULATOR_REPLICA",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -89,11 +91,14 @@ def test_start_prints_exports_runs_jobs_and_ends_all_at_one_ctrl_c(
     start_program: Callable[..., subprocess.Popen[str]],
     run_sleeper: Callable[..., str],
     marked: Callable[[str], list[int]],
+    eventually_sync: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
     """Replicas reach both servers by the variables that are printed, and their output is shown."""
     ports = ("--port", "0", "--storage-port", "0", "--control-port", "0")
-    program = start_program(*COMMAND, *ports, "--data", str(tmp_path))
+    (tmp_path / "key").write_text("pnu_hidden")
+    secret = ("--secret", f"prefect-api-key={tmp_path / 'key'}")
+    program = start_program(*COMMAND, *ports, *secret, "--data", str(tmp_path))
     assert program.stdout is not None
     exports = [program.stdout.readline().strip().partition("=") for _ in range(4)]
     assert [name for name, _, _ in exports] == [
@@ -102,10 +107,16 @@ def test_start_prints_exports_runs_jobs_and_ends_all_at_one_ctrl_c(
         "export GOOGLE_CLOUD_PROJECT",
         "export VERTEX_AI_EMULATOR_CONTROL",
     ]
-    address, storage, _, control = (value for _, _, value in exports)
-    job_id = run_sleeper(address, "env | grep EMULATOR_HOST")
+    address, storage, project, control = (value for _, _, value in exports)
+    path = f"/v1/projects/{project}/secrets/prefect-api-key/versions/1:access"
+    read = f"urllib.request.urlopen(os.environ['SECRET_MANAGER_EMULATOR_HOST'] + '{path}').read()"
+    show = f'python3 -c "import os, urllib.request; print({read})"'
+    job_id = run_sleeper(address, f"env | grep EMULATOR_HOST; {show}")
     children = psutil.Process(program.pid).children(recursive=True)
-    assert [job["job_id"] for job in ControlClient(control).call("jobs")] == [job_id]
+    (job,) = ControlClient(control).call("jobs")
+    assert job["job_id"] == job_id
+    output_of = functools.partial(ControlClient(control).call, "output", name=job["name"])
+    eventually_sync(lambda: "sleeping" in output_of()["stdout"])
 
     program.send_signal(signal.SIGINT)
     output, errors = program.communicate(timeout=15)
@@ -113,6 +124,7 @@ def test_start_prints_exports_runs_jobs_and_ends_all_at_one_ctrl_c(
     assert (output, program.returncode) == ("", 0)
     assert f"{job_id[-6:]} workerpool0-0 | STORAGE_EMULATOR_HOST={storage}\n" in errors
     assert f"{job_id[-6:]} workerpool0-0 | VERTEX_AI_EMULATOR_HOST={address}\n" in errors
+    assert b64encode(b"pnu_hidden").decode() in errors
     assert f"{job_id[-6:]} | JOB_STATE_RUNNING job\n" in errors
     assert marked(job_id) == []
     assert [child for child in children if child.is_running()] == []

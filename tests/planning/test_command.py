@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.code import CodeReference
-from prefect_vertex.planning.command import (
-    MAX_STRING_BYTES,
-    argument_list,
+from prefect_vertex.planning.command import argument_list, wrapped_command
+from prefect_vertex.planning.environment import (
     literal,
     merged_environment,
     platform_environment,
-    wrapped_command,
 )
+from prefect_vertex.planning.limits import MAX_STRING_BYTES
 
 
 def as_the_platform_reads(text: str, variables: dict[str, str]) -> str:
@@ -35,13 +34,8 @@ def merged(
     common: dict[str, str] | None = None,
     platform: dict[str, str] | None = None,
 ) -> dict[str, str]:
-    entries, _ = merged_environment(
-        own,
-        common=common or {},
-        platform=platform or {},
-        path="env",
-    )
-    return {entry["name"]: entry["value"] for entry in entries}
+    made = merged_environment(own, common=common or {}, platform=platform or {}, path="env")
+    return {entry["name"]: entry["value"] for entry in made.entries}
 
 
 @given(st.text(alphabet="$()A b", max_size=12))
@@ -91,14 +85,18 @@ def test_names_stay_unique_and_the_last_one_counts() -> None:
 
 
 def test_nothing_overrides_the_platforms_values_and_the_user_hears_of_it() -> None:
-    entries, warnings = merged_environment(
+    made = merged_environment(
         [{"name": "P", "value": "own"}],
         common={"Q": "job", "R": "same"},
         platform={"P": "1", "Q": "2", "R": "same"},
         path="env",
     )
-    assert {entry["name"]: entry["value"] for entry in entries} == {"P": "1", "Q": "2", "R": "same"}
-    assert [line.split()[1] for line in warnings] == ["P", "Q"]
+    assert {entry["name"]: entry["value"] for entry in made.entries} == {
+        "P": "1",
+        "Q": "2",
+        "R": "same",
+    }
+    assert [line.split()[1] for line in made.warnings] == ["P", "Q"]
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A.B", "A B", "Ä"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 from google.cloud.aiplatform_v1 import types
 
 from prefect_vertex.errors import MachineSpecError, PlanError
-from prefect_vertex.planning.machines import MACHINES, check_machine
+from prefect_vertex.planning.machines import MACHINES, SOURCE, TABLE_DATE, check_machine
+from prefect_vertex.planning.tpu import TABLE_DATE as TPU_TABLE_DATE
+from prefect_vertex.planning.tpu import TPU_TOPOLOGIES, is_tpu_pod
 
 ACCELERATORS = {name: item.value for name, item in types.AcceleratorType.__members__.items()}
 
@@ -23,6 +26,7 @@ def test_every_accelerator_of_the_table_is_one_the_client_knows() -> None:
 
 @pytest.mark.parametrize("machine", sorted(MACHINES))
 def test_all_pairs_of_the_table_pass_without_a_word(machine: str) -> None:
+    """But for the P100, which Vertex AI has announced the end of."""
     for kind, counts in MACHINES[machine].items():
         for count in counts:
             spec, warnings = judged(
@@ -30,11 +34,14 @@ def test_all_pairs_of_the_table_pass_without_a_word(machine: str) -> None:
                 accelerator_type=kind,
                 accelerator_count=count,
             )
-            assert (spec["accelerator_type"], spec["accelerator_count"], warnings) == (
-                kind,
-                count,
-                (),
-            )
+            assert (spec["accelerator_type"], spec["accelerator_count"]) == (kind, count)
+            assert bool(warnings) == (kind == "NVIDIA_TESLA_P100")
+
+
+def test_the_tables_have_a_source_and_a_date() -> None:
+    assert SOURCE.startswith("https://")
+    for text in (TABLE_DATE, TPU_TABLE_DATE):
+        assert date.fromisoformat(text) > date(2026, 1, 1)
 
 
 def test_no_machine_type_is_n1_standard_4() -> None:
@@ -174,8 +181,77 @@ def test_a_gpu_machine_without_its_gpu_warns() -> None:
     assert warnings[0].startswith("g2-standard-24 comes with 2 NVIDIA_L4")
 
 
-def test_tpu_hosts_are_not_judged() -> None:
-    assert judged(machine_type="ct5lp-hightpu-4t", tpu_topology="2x2")[1] == ()
+@pytest.mark.parametrize("machine", TPU_TOPOLOGIES)
+def test_all_topologies_of_the_table_pass_without_a_word(machine: str) -> None:
+    assert judged(machine_type=machine)[1] == ()
+    for topology in TPU_TOPOLOGIES[machine]:
+        assert judged(machine_type=machine, tpu_topology=topology)[1] == ()
+
+
+@pytest.mark.parametrize("kind", ["TPU_V2", "TPU_V3"])
+@pytest.mark.parametrize("count", [8, 32, 128])
+def test_a_cloud_tpu_takes_eight_cores_or_a_pod(kind: str, count: int) -> None:
+    spec: dict[str, Any] = {"machine_type": "cloud-tpu", "accelerator_type": kind}
+    spec["accelerator_count"] = count
+    assert judged(**spec) == (spec, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"machine_type": "ct5lp-hightpu-1t", "tpu_topology": "2x2"}, "takes tpu_topology 1x1;"),
+        ({"machine_type": "ct6e-standard-8t", "tpu_topology": "4x4"}, "takes tpu_topology 2x4;"),
+        ({"machine_type": "tpu7x-standard-4t", "tpu_topology": "2x2"}, "2x2x1, 2x2x2"),
+        ({"machine_type": "cloud-tpu"}, "accelerator_type is not set"),
+        (
+            {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 4},
+            "counts of 8, or 32",
+        ),
+        (
+            {
+                "machine_type": "ct6e-standard-1t",
+                "accelerator_type": "NVIDIA_L4",
+                "accelerator_count": 1,
+            },
+            "is a TPU host; accelerator_type is NVIDIA_L4",
+        ),
+        (
+            {"machine_type": "n1-standard-4", "accelerator_type": "TPU_V2", "accelerator_count": 8},
+            "TPU_V2 needs a TPU host",
+        ),
+    ],
+)
+def test_an_impossible_tpu_is_refused_with_what_is_allowed(
+    spec: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(MachineSpecError) as caught:
+        judged(**spec)
+    assert words in caught.value.message
+    assert "set validate_hardware to warn" in caught.value.hint
+    assert "because validate_hardware is warn" in judged(warn_only=True, **spec)[1][0]
+
+
+def test_a_tpu_newer_than_the_table_passes_with_a_warning() -> None:
+    _, warnings = judged(machine_type="tpu8x-standard-4t", tpu_topology="2x2x1")
+    assert "tpu8x-standard-4t is not in the table" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_pod"),
+    [
+        ({"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x2"}, False),
+        ({"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, True),
+        ({"machine_type": "ct5lp-hightpu-8t", "tpu_topology": "2x4"}, False),
+        ({"machine_type": "tpu7x-standard-4t", "tpu_topology": "2x2x1"}, False),
+        ({"machine_type": "tpu7x-standard-4t", "tpu_topology": "2x2x2"}, True),
+        ({"machine_type": "cloud-tpu", "accelerator_count": 8}, False),
+        ({"machine_type": "cloud-tpu", "accelerator_count": 32}, True),
+        ({"machine_type": "ct6e-standard-4t"}, False),
+        ({"machine_type": "n1-standard-4"}, False),
+    ],
+)
+def test_a_tpu_of_several_hosts_is_a_pod(spec: dict[str, Any], is_pod: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    assert is_tpu_pod(spec) is is_pod
 
 
 def test_a_count_that_is_no_number_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -22,23 +23,28 @@ from prefect_vertex.planning.naming import (
 )
 
 RUN = "0f1e2d3c-1111-4222-8333-444455556666"
-ANYTHING = st.one_of(st.none(), st.integers(), st.text(max_size=200))
+# All of Unicode, lone surrogates too: JSON can hold them.
+UNICODE = st.characters(exclude_categories=[])
+ANYTHING = st.one_of(st.none(), st.integers(), st.floats(), st.text(UNICODE, max_size=200))
 LEGAL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LEGAL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 
 
-@given(st.text(max_size=500), st.integers(min_value=1, max_value=10**6))
+@given(st.text(UNICODE, max_size=500), st.integers(min_value=1, max_value=10**6))
 def test_a_display_name_is_at_most_128_characters_and_ends_in_run_and_attempt(
     name: str,
     attempt: int,
 ) -> None:
     made = display_name(name, RUN, attempt)
     assert 1 <= len(made) <= 128
+    assert made.encode()
+    assert made.splitlines() == [made]
+    assert not any(unicodedata.category(char) == "Cc" for char in made)
     assert made.endswith(f"-0f1e2d3c-a{attempt}")
     assert made == display_name(name, RUN, attempt)
 
 
-@given(st.dictionaries(st.text(max_size=100), ANYTHING, max_size=120))
+@given(st.dictionaries(st.text(UNICODE, max_size=100), ANYTHING, max_size=120))
 def test_any_labels_become_legal_and_the_identity_stays(labels: dict[str, object]) -> None:
     identity = {"prefect.io/flow-run-id": RUN, "prefect-vertex_attempt": 3}
     made, dropped = legal_labels(labels, identity)
@@ -50,7 +56,23 @@ def test_any_labels_become_legal_and_the_identity_stays(labels: dict[str, object
     assert len(made) - 2 + len(dropped) == len(labels)
 
 
-@given(st.text(max_size=200))
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("forecast\nof\tmay\x00", "forecast of may"),
+        ("  two   blanks ", "two blanks"),
+        ("\n\r", "flow-run"),
+        ("", "flow-run"),
+        ("Prévision 日本 👩‍🔬", "Prévision 日本 👩‍🔬"),
+        ("half \ud83d of it", "half of it"),
+        ("line\u2028end", "line end"),
+    ],
+)
+def test_a_name_becomes_one_line_and_stays_readable(name: str, shown: str) -> None:
+    assert display_name(name, RUN, 1) == f"{shown}-0f1e2d3c-a1"
+
+
+@given(st.text(UNICODE, max_size=200))
 def test_making_a_key_or_value_legal_twice_changes_nothing(text: str) -> None:
     assert label_key(label_key(text)) == label_key(text)
     assert label_value(label_value(text)) == label_value(text)
@@ -75,6 +97,20 @@ def test_two_keys_that_become_one_are_both_kept() -> None:
     made, dropped = legal_labels({"a.b": "1", "a-b": "2"}, {})
     assert sorted(made.values()) == ["1", "2"]
     assert dropped == ()
+
+
+def test_a_key_that_another_was_renamed_to_is_dropped_and_not_lost_silently() -> None:
+    made, _ = legal_labels({"a.b": "1", "a-b": "2"}, {})
+    renamed = next(key for key in made if key != "a-b")
+    again, dropped = legal_labels({renamed: "0", "a.b": "1", "a-b": "2"}, {})
+    assert (again[renamed], dropped) == ("0", ("a-b",))
+
+
+@given(st.text(UNICODE, max_size=80), st.text(UNICODE, max_size=80))
+def test_identity_values_are_never_shortened(name: str, other: str) -> None:
+    """Jobs are looked up by them: an id fits, whatever else stands beside it."""
+    made, _ = legal_labels({name: other}, {"prefect.io/flow-run-id": RUN, name: other})
+    assert made["prefect-io_flow-run-id"] == RUN or label_key(name) == "prefect-io_flow-run-id"
 
 
 def test_long_values_that_differ_late_stay_different() -> None:

@@ -82,10 +82,11 @@ def test_servers_of_their_own_get_the_env_and_no_bootstrap(a_plan: APlan) -> Non
 
 
 def test_a_python_package_gets_the_env_and_the_user_a_warning(a_plan: APlan) -> None:
-    pool = {"python_package_spec": {"executor_image_uri": "e", "python_module": "m"}}
+    package = {"executor_image_uri": "e", "package_uris": ["gs://b/p"], "python_module": "m"}
+    pool = {"python_package_spec": package}
     plan = a_plan(env={"A": "1"}, spec={"worker_pool_specs": [pool]})
-    package = plan.request.custom_job.job_spec.worker_pool_specs[0].python_package_spec
-    assert {entry.name for entry in package.env} >= {"A", "PREFECT_VERTEX_ATTEMPT"}
+    sent = plan.request.custom_job.job_spec.worker_pool_specs[0].python_package_spec
+    assert {entry.name for entry in sent.env} >= {"A", "PREFECT_VERTEX_ATTEMPT"}
     assert "not the bootstrap" in plan.warnings[0]
 
 
@@ -121,6 +122,7 @@ def test_the_identity_is_on_the_job_whatever_the_user_sets(
 
 def test_the_display_name_is_the_runs_where_none_is_set(a_plan: APlan) -> None:
     assert a_plan().display_name == "crafty-mongoose-0f1e2d3c-a1"
+    assert a_plan(name=" \n").display_name == "crafty-mongoose-0f1e2d3c-a1"
     assert a_plan(name="mine", attempt=4).request.custom_job.display_name == "mine-0f1e2d3c-a4"
 
 
@@ -192,6 +194,7 @@ def test_hardware_may_be_sent_unjudged(a_plan: APlan) -> None:
 
 
 TEXTS = st.text(min_size=1, max_size=20)
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,10}", fullmatch=True)
 
 
@@ -199,7 +202,7 @@ NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,10}", fullmatch=True)
 @given(
     changes=st.fixed_dictionaries(
         {
-            "env": st.dictionaries(NAMES, st.text(max_size=30), max_size=20),
+            "env": st.dictionaries(NAMES, VALUES, max_size=120),
             "labels": st.dictionaries(TEXTS, st.text(max_size=80), max_size=80),
             "name": st.text(max_size=200),
             "worker_count": st.integers(min_value=1, max_value=40),

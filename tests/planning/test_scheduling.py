@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prefect_vertex.errors import SchedulingError
 from prefect_vertex.planning.scheduling import (
     STRATEGIES,
+    check_patience,
     check_scheduling,
     parse_duration,
     parse_strategy,
@@ -163,3 +164,45 @@ def test_resolving_changes_nothing_that_it_is_given() -> None:
     given = {"strategy": "spot", "timeout": "60s"}
     resolved(given)
     assert given == {"strategy": "spot", "timeout": "60s"}
+
+
+FLEX_START = STRATEGIES["FLEX_START"]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "timeout"),
+    [
+        ({}, 60.0),
+        ({"strategy": STRATEGIES["SPOT"]}, 60.0),
+        ({"strategy": FLEX_START}, None),
+        ({"strategy": FLEX_START}, 86_400 + 900),
+        ({"strategy": FLEX_START, "max_wait_duration": timedelta(minutes=30)}, 2_700.0),
+    ],
+)
+def test_a_provisioning_timeout_after_the_wait_passes(
+    scheduling: dict[str, Any], timeout: float | None
+) -> None:
+    check_patience(scheduling, timeout)
+
+
+@pytest.mark.parametrize(
+    ("wait", "timeout", "words"),
+    [
+        ({}, 3_600.0, "max_wait_duration (by default 1 day, 0:00:00)"),
+        ({"max_wait_duration": timedelta(minutes=30)}, 2_000.0, "max_wait_duration (0:30:00)"),
+        ({"max_wait_duration": "0s"}, 1e9, "max_wait_duration (0, which is no limit)"),
+    ],
+)
+def test_a_provisioning_timeout_within_the_wait_is_refused(
+    wait: dict[str, Any], timeout: float, words: str
+) -> None:
+    """The job would be given up while it still waits as it was told to."""
+    with pytest.raises(SchedulingError) as caught:
+        check_patience({"strategy": FLEX_START, **wait}, timeout)
+    assert caught.value.variable == "provisioning_timeout_seconds"
+    assert words in caught.value.message
+
+
+def test_a_list_of_strategies_is_none_for_one_job() -> None:
+    with pytest.raises(SchedulingError, match=r"strategy is \['SPOT', 'STANDARD'\]"):
+        resolved(strategy=["SPOT", "STANDARD"])

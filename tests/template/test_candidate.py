@@ -18,7 +18,7 @@ AWorld = Callable[..., Any]
 Resolved = Callable[..., VertexJobConfiguration]
 
 
-def candidate_of(configuration: VertexJobConfiguration, **arguments: str) -> Candidate:
+def candidate_of(configuration: VertexJobConfiguration, **arguments: Any) -> Candidate:
     (candidate,) = configuration.run_spec(**{"default_project": "default", **arguments}).candidates
     return candidate
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ FULL: dict[str, Any] = {
     "region": "us-central1",
     "image": "us-docker.pkg.dev/p/flows/forecast:1",
     "credentials": {"project": "of-block", "service_account_info": {"client_email": "key@p"}},
-    "machine_type": "n1-standard-8",
-    "accelerator_type": "NVIDIA_TESLA_T4",
+    "machine_type": "g2-standard-12",
+    "accelerator_type": "NVIDIA_L4",
     "accelerator_count": 1,
     "boot_disk_size_gb": 150,
     "maximum_run_time_hours": 2,
@@ -109,6 +110,46 @@ def test_what_the_older_one_lacks_is_named(a_world: AWorld) -> None:
     configuration = world.resolve()
     assert [line.split("'")[1] for line in configuration.warnings] == sorted(NEWER)
     assert planned(configuration).request.custom_job.job_spec.enable_web_access is False
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_user_s_label_never_takes_the_identity_s_place(a_world: AWorld, name: str) -> None:
+    """Its worker sets the user's labels last; a job is found again by these."""
+    theirs = {
+        "prefect.io/flow-run-id": "mine",
+        "prefect-io_flow-run-id": "mine",
+        "prefect-vertex_attempt": "7",
+        "prefect.io/work-pool-name": "another",
+    }
+    world = a_world(template=template(name), run={**FULL, "labels": {**theirs, "team": "Demand"}})
+    labels = planned(world.resolve()).labels
+    assert labels["prefect-io_flow-run-id"] == str(world.flow_run.id)
+    assert labels["prefect-vertex_attempt"] == "1"
+    assert labels["prefect-io_work-pool-name"] == world.work_pool.name
+    assert labels["team"] == "demand"
+
+
+def test_a_variable_of_ours_that_its_template_lacks_is_said_to_be_newer(a_world: AWorld) -> None:
+    """It is not misspelt, so no other name is proposed; one that nobody knows gets the closest."""
+    run = {**FULL, "worker_count": 4, "machine_typ": "n1-standard-8"}
+    configuration = a_world(template=template("prefect_gcp_0_6_22"), run=run).resolve()
+    misspelt, newer = configuration.warnings
+    assert "'machine_typ'" in misspelt
+    assert "the closest is 'machine_type'" in misspelt
+    assert "'worker_count'" in newer
+    assert "closest" not in newer
+    assert newer.endswith("It has no effect.")
+
+
+def test_the_bundled_template_is_that_of_the_installed_server() -> None:
+    """Prefect's own copy, without the parts of it that only describe."""
+    views = files("prefect.server.api") / "collections_data" / "views"
+    bundled = json.loads((views / "aggregate-worker-metadata.json").read_text(encoding="utf-8"))
+    theirs = bundled["prefect-gcp"]["vertex-ai"]["default_base_job_configuration"]
+    ours = template("prefect_bundled")
+    assert ours["job_configuration"] == theirs["job_configuration"]
+    assert set(ours["variables"]["properties"]) == set(theirs["variables"]["properties"])
+    assert ours["variables"]["required"] == theirs["variables"]["required"]
 
 
 def test_another_command_runs_behind_the_bootstrap_too(a_world: AWorld) -> None:

@@ -21,7 +21,7 @@ AWorld = Callable[..., Any]
 Resolved = Callable[..., VertexJobConfiguration]
 
 
-def candidate_of(configuration: VertexJobConfiguration, **arguments: str) -> Candidate:
+def candidate_of(configuration: VertexJobConfiguration, **arguments: Any) -> Candidate:
     (candidate,) = configuration.run_spec(**{"default_project": "default", **arguments}).candidates
     return candidate
 
@@ -187,7 +187,7 @@ def test_without_a_flow_run_there_is_no_spec() -> None:
 def test_a_user_may_edit_the_job_spec_and_remove_variables(a_world: AWorld) -> None:
     template = base_job_template()
     spec = template["job_configuration"]["job_spec"]
-    spec["tensorboard"] = "projects/p/locations/l/tensorboards/1"
+    spec["tensorboard"] = "projects/p/locations/europe-west4/tensorboards/1"
     spec["base_output_directory"] = "gs://b/out"
     spec["network"] = None
     first = spec["worker_pool_specs"][0]

@@ -43,7 +43,7 @@ def fault_of(configuration: VertexJobConfiguration) -> PlanError:
         ),
         ({"maximum_run_time_hours": 0}, "maximum_run_time_hours", "greater than 0"),
         ({"maximum_run_time_hours": float("inf")}, "maximum_run_time_hours", "finite"),
-        ({"strategy": ["SPOT", "STANDARD"]}, "strategy", "expected a valid string"),
+        ({"strategy": ["SPOT", None]}, "strategy", "strategy[1] is None, expected a text"),
         ({"validate_hardware": "maybe"}, "validate_hardware", "'error' or 'warn'"),
         ({"python_command": "python3.11"}, "python_command", "expected a valid list"),
         ({"python_command": []}, "python_command", "at least 1 item"),

@@ -41,12 +41,14 @@ def outcome(configuration: VertexJobConfiguration) -> tuple[str, str]:
     """All that a variable can change: the request and the policy."""
     try:
         spec = configuration.run_spec(default_project="forecasts")
-        (candidate,) = spec.candidates
-        plan = build_plan(spec, candidate, attempt=1, bootstrap="pass")
+        told = ""
+        for candidate in spec.candidates:
+            plan = build_plan(spec, candidate, attempt=1, bootstrap="pass")
+            told += f"{plan.as_json()}{plan.warnings}"
+            told += f"{candidate.credentials_key}{candidate.checkpoint_dir}"
     except PlanError as error:
         return str(error), ""
-    told = f"{plan.as_json()}{plan.warnings}{candidate.credentials_key}{candidate.checkpoint_dir}"
-    return told, repr(configuration.run_policy())
+    return told, repr((configuration.run_policy(), configuration.capacity_policy()))
 
 
 def test_the_file_in_the_tree_is_the_default_template() -> None:
@@ -78,7 +80,8 @@ def test_every_variable_is_described_and_titled(name: str) -> None:
     schema = VARIABLES[name]
     assert schema["title"]
     assert schema["description"].endswith((".", "MachineSpec")) or "http" in schema["description"]
-    assert "default" in schema or schema.get("type") == "object"
+    is_nullable = {"type": "null"} in schema.get("anyOf", ())
+    assert "default" in schema or is_nullable or schema.get("type") == "object"
 
 
 def test_the_schema_is_valid_and_its_defaults_are_too() -> None:
@@ -133,9 +136,12 @@ EFFECTS: dict[str, Any] = {
     "labels": {"team": "x"},
     "command": "python flow.py",
     "region": "us-central1",
+    "regions": ["us-east1"],
     "project": "another",
     "image": "other:2",
     "credentials": {"service_account_info": {"client_email": "a@b.iam.gserviceaccount.com"}},
+    "hardware": "gpu",
+    "gpu_type": "L4",
     "machine_type": "n1-standard-8",
     "accelerator_type": "NVIDIA_TESLA_T4",
     "accelerator_count": 1,
@@ -145,6 +151,8 @@ EFFECTS: dict[str, Any] = {
     "worker_count": 3,
     "maximum_run_time_hours": 1.5,
     "strategy": "SPOT",
+    "candidates": [{"strategy": "SPOT"}, {}],
+    "capacity": {"max_attempts": 1},
     "disable_retries": False,
     "scheduling": {"timeout": "60s"},
     "network": "projects/1/global/networks/n",
@@ -158,15 +166,31 @@ EFFECTS: dict[str, Any] = {
     "code_sha256": "a" * 64,
     "python_command": ["/opt/venv/bin/python"],
     "setup_command": ["true"],
+    "prefect_api_key_secret": "projects/p/secrets/s/versions/1",
     "provisioning_timeout_seconds": 600,
     "start_grace_seconds": 10,
     "cancel_grace_seconds": 10,
     "job_watch_poll_interval": 2,
+    "restart_job_on_worker_restart": True,
+    "max_wait_duration": "1800s",
+    "psc_interface_config": {"network_attachment": "a"},
+    "persistent_resource_id": "r",
+    "reservation_affinity": {"reservation_affinity_type": "ANY_RESERVATION"},
+    "encryption_spec_key": "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k",
+    "tensorboard": "projects/p/locations/europe-west4/tensorboards/1",
+    "experiment": "projects/p/locations/europe-west4/metadataStores/default/contexts/e",
+    "worker_pools": [{}, {"disk_spec": {"boot_disk_size_gb": 300}}],
+    "job_spec_patch": [{"op": "add", "path": "/job_spec/models", "value": ["m"]}],
 }
 TOGETHER: dict[str, dict[str, Any]] = {
+    "reserved_ip_ranges": {"network": "projects/1/global/networks/n"},
     "accelerator_type": {"accelerator_count": 1},
     "accelerator_count": {"accelerator_type": "NVIDIA_TESLA_T4"},
     "validate_hardware": {"accelerator_type": "NVIDIA_L4", "accelerator_count": 1},
+    "prefect_api_key_secret": {"service_account_name": "s@p.iam.gserviceaccount.com"},
+    "restart_job_on_worker_restart": {"disable_retries": False},
+    "max_wait_duration": {"strategy": "FLEX_START", "hardware": "gpu", "gpu_type": "L4"},
+    "tensorboard": {"service_account_name": "s@p.iam.gserviceaccount.com"},
     "code_uri": {"code_sha256": "a" * 64},
     "code_sha256": {"code_uri": "gs://b/code.zip"},
 }
@@ -208,7 +232,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     configuration = VertexJobConfiguration()
     for name, value in expected.items():
         schema = VARIABLES[name]
-        assert schema["default"] == value, name
+        assert schema.get("default") == value, name
         assert getattr(configuration, name, value) == value, name
 
 

@@ -6,10 +6,13 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from google.cloud.aiplatform_v1 import types
 from google.longrunning import operations_pb2
 from google.protobuf import any_pb2, empty_pb2
@@ -263,3 +266,36 @@ def retry_after() -> Callable[[int], Any]:
         return info
 
     return build
+
+
+@pytest.fixture(scope="session")
+def private_key() -> str:
+    """A real key, because google-auth parses it."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+@pytest.fixture
+def info(private_key: str) -> dict[str, Any]:
+    """A service account key's content."""
+    return {
+        "type": "service_account",
+        "project_id": "key-project",
+        "private_key_id": "abc",
+        "private_key": private_key,
+        "client_email": "flows@key-project.iam.gserviceaccount.com",
+        "token_uri": "https://oauth2.googleapis.com/token",
+    }
+
+
+@pytest.fixture
+def no_adc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without any Google credentials."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    for variable in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT"):
+        monkeypatch.delenv(variable, raising=False)

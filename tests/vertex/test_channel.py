@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -19,6 +20,7 @@ from prefect_vertex.errors import NamingError, SetupError
 from prefect_vertex.vertex.channel import (
     EMULATOR_VARIABLE,
     Channels,
+    Connection,
     emulator_address,
     endpoint,
     open_authorized,
@@ -198,3 +200,19 @@ async def test_a_server_that_nobody_vouches_for_gets_no_token(
 
     assert job_service.metadata == []
     await client.transport.close()  # type: ignore[no-untyped-call]
+
+
+def test_another_event_loop_gets_a_client_of_its_own() -> None:
+    """A channel dies with the loop that it was opened in: "Event loop is closed"."""
+    channels = Channels("127.0.0.1:1")
+
+    async def use() -> Connection:
+        first = channels.open("us-central1", None)
+        assert channels.open("us-east1", None) is first
+        return first
+
+    one = asyncio.run(use())
+    other = asyncio.run(use())
+
+    assert other.client is not one.client
+    assert len(channels._connections) == 1

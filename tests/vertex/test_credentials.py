@@ -7,56 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from prefect_vertex.errors import AccessDeniedError, PrefectVertexError, SetupError
-from prefect_vertex.vertex.credentials import load_credentials, parse_credentials
+from prefect_vertex.errors import AccessDeniedError, PlanError, PrefectVertexError
+from prefect_vertex.planning.credentials import read_credentials
+from prefect_vertex.vertex.credentials import load_credentials
 
 EMAIL = "flows@key-project.iam.gserviceaccount.com"
 
 
-@pytest.fixture(scope="module")
-def private_key() -> str:
-    """A real key, because google-auth parses it."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    ).decode()
-
-
-@pytest.fixture
-def info(private_key: str) -> dict[str, Any]:
-    """A service account key's content."""
-    return {
-        "type": "service_account",
-        "project_id": "key-project",
-        "private_key_id": "abc",
-        "private_key": private_key,
-        "client_email": EMAIL,
-        "token_uri": "https://oauth2.googleapis.com/token",
-    }
-
-
-@pytest.fixture
-def no_adc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any Google credentials."""
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    for variable in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT"):
-        monkeypatch.delenv(variable, raising=False)
-
-
 def _load(values: dict[str, Any] | None) -> Any:
-    return load_credentials(parse_credentials(values))
+    return load_credentials(read_credentials(values))
 
 
 @pytest.mark.parametrize("values", [None, {}, {"service_account_info": None, "project": None}])
 def test_no_values_mean_the_workers_own(values: dict[str, Any] | None) -> None:
-    assert parse_credentials(values).key == ""
+    assert read_credentials(values).key == ""
 
 
 def test_a_keys_content_gives_scope_project_and_account(info: dict[str, Any]) -> None:
@@ -80,7 +46,7 @@ def test_a_sovereign_cloud_is_named_by_its_key(info: dict[str, Any]) -> None:
 
 def test_text_object_and_secret_types_mean_the_same_key(info: dict[str, Any]) -> None:
     sources = [
-        parse_credentials({"service_account_info": value})
+        read_credentials({"service_account_info": value})
         for value in (
             info,
             json.dumps(info),
@@ -93,18 +59,18 @@ def test_text_object_and_secret_types_mean_the_same_key(info: dict[str, Any]) ->
 
 
 def test_another_key_is_another_credential(info: dict[str, Any]) -> None:
-    one = parse_credentials({"service_account_info": info})
-    other = parse_credentials({"service_account_info": {**info, "private_key_id": "z"}})
+    one = read_credentials({"service_account_info": info})
+    other = read_credentials({"service_account_info": {**info, "private_key_id": "z"}})
 
     assert one.key != other.key
 
 
 def test_a_project_alone_does_not_make_other_credentials(info: dict[str, Any]) -> None:
-    one = parse_credentials({"service_account_info": info})
-    other = parse_credentials({"service_account_info": info, "project": "p"})
+    one = read_credentials({"service_account_info": info})
+    other = read_credentials({"service_account_info": info, "project": "p"})
 
     assert one.key == other.key
-    assert parse_credentials({"project": "p"}).key == ""
+    assert read_credentials({"project": "p"}).key == ""
 
 
 def test_a_file_is_read_when_it_is_needed(info: dict[str, Any], tmp_path: Path) -> None:
@@ -117,7 +83,7 @@ def test_a_file_is_read_when_it_is_needed(info: dict[str, Any], tmp_path: Path) 
 
 
 def test_no_repr_shows_a_secret(info: dict[str, Any], private_key: str) -> None:
-    source = parse_credentials({"service_account_info": info})
+    source = read_credentials({"service_account_info": info})
     line = private_key.splitlines()[1]
 
     assert line not in repr(source)
@@ -141,7 +107,7 @@ def test_bad_values_are_refused_in_one_line_without_the_secret(values: dict[str,
     with pytest.raises(PrefectVertexError) as caught:
         _load(values)
 
-    assert isinstance(caught.value, SetupError | AccessDeniedError)
+    assert isinstance(caught.value, PlanError | AccessDeniedError)
     seen: BaseException | None = caught.value
     while seen is not None:
         assert "TOPSECRET" not in str(seen)
@@ -194,14 +160,7 @@ def test_the_machines_own_credentials_come_from_googles_variable(
     assert loaded.google.scopes == ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-@pytest.mark.usefixtures("no_adc")
-def test_what_values_state_is_known_without_loading(
-    monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]
-) -> None:
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "from-environment")
+def test_a_key_s_own_project_goes_before_the_one_that_is_billed(info: dict[str, Any]) -> None:
+    loaded = _load({"service_account_info": {**info, "quota_project_id": "billed"}})
 
-    block = parse_credentials({"service_account_info": info})
-    own = parse_credentials(None)
-
-    assert (block.stated_project, block.stated_account) == ("key-project", EMAIL)
-    assert (own.stated_project, own.stated_account) == ("from-environment", "")
+    assert loaded.project == "key-project"

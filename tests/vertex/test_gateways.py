@@ -212,11 +212,9 @@ async def test_the_workers_own_identity_is_that_of_its_credentials(real_gateways
     assert identity == Identity(project="wanted", service_account_email="w@p.example")
 
 
-async def test_with_an_emulator_nobody_is_asked_for_an_identity(
-    make_gateways: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "demo")
+async def test_with_an_emulator_nobody_is_asked_for_an_identity(make_gateways: Any) -> None:
+    environ = {EMULATOR_VARIABLE: "127.0.0.1:1", "GOOGLE_CLOUD_PROJECT": "demo"}
 
-    identity = await make_gateways("127.0.0.1:1").identity(None)
+    identity = await make_gateways("", environ=environ).identity(None)
 
     assert identity == Identity(project="demo")

@@ -34,6 +34,11 @@ app.command(
     help="Upload a directory's code to the staging bucket, unless it is there already.",
 )
 app.command(
+    "prefect_vertex.cli.plan:plan",
+    name="plan",
+    help="Print what would be submitted, as JSON or as a gcloud command; submits nothing.",
+)
+app.command(
     "prefect_vertex.cli.demo:demo",
     name="demo",
     help="Forecast real series through a work pool, on this machine alone.",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,7 @@ PROJECT = "emulated-project"
 HIGHEST_PORT = 65535
 
 
-def start(
+def start(  # noqa: PLR0913 - keywords only, each an option
     *,
     port: int = 8411,
     storage_port: int = 4443,
@@ -26,6 +27,7 @@ def start(
     clock: Literal["fast", "lifelike"] = "fast",
     bucket: tuple[str, ...] = (),
     control_port: int | None = None,
+    secret: tuple[str, ...] = (),
 ) -> int:
     """Run a local Vertex AI and Cloud Storage until Ctrl-C, which also ends all running jobs.
 
@@ -41,7 +43,10 @@ def start(
         bucket: A bucket to create in Cloud Storage; may be given several times.
         control_port: Port for scripted faults, seeded jobs and counters of calls, as JSON over
             HTTP; 0 for a free one. Not served by default.
+        secret: A secret for jobs to read, as NAME=FILE, the name being `projects/P/secrets/S`, or
+            `S` for the project that is printed; may be given several times.
     """
+    secrets = [_read_secret(text) for text in secret]
     for number in (signal.SIGTERM, signal.SIGHUP):
         # From the first moment: what has been started by then is ended.
         signal.signal(number, _as_interrupt)
@@ -52,7 +57,14 @@ def start(
         for name in bucket:
             storage.create_bucket(name)
         return asyncio.run(
-            _serve(storage, port=port, data=data, clock=clock, control_port=control_port)
+            _serve(
+                storage,
+                port=port,
+                data=data,
+                clock=clock,
+                control_port=control_port,
+                secrets=secrets,
+            )
         )
 
 
@@ -67,8 +79,34 @@ def _check_port(option: str, port: int) -> None:
         )
 
 
+def _project() -> str:
+    # The emulator takes any project, but a job needs one.
+    return os.environ.get("GOOGLE_CLOUD_PROJECT") or PROJECT
+
+
+def _read_secret(text: str) -> tuple[str, bytes]:
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise SetupError(f"--secret is {text!r}.", hint="Write it as NAME=FILE.")
+    if "/" not in name:
+        name = f"projects/{_project()}/secrets/{name}"
+    try:
+        return name, Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise SetupError(
+            f"Could not read {path} for the secret {name}: {error.strerror or error}.",
+            hint="Name a file that holds the secret's value.",
+        ) from error
+
+
 async def _serve(
-    storage: StorageServer, *, port: int, data: Path | None, clock: str, control_port: int | None
+    storage: StorageServer,
+    *,
+    port: int,
+    data: Path | None,
+    clock: str,
+    control_port: int | None,
+    secrets: Sequence[tuple[str, bytes]],
 ) -> int:
     # Late, because they load Google's client: help and a taken port need not wait for that.
     from prefect_vertex.emulator.console import Console
@@ -86,14 +124,18 @@ async def _serve(
         data=data / "jobs" if data else None,
         echo=Console(sys.stderr),
     )
+    for name, content in secrets:
+        try:
+            emulator.secrets.add(name, content)
+        except ValueError as error:
+            raise SetupError(f"--secret: {error}.", hint="Write it as NAME=FILE.") from error
     with ended_by_signal() as ended:
         async with AsyncExitStack() as stack:
             await _start(stack, emulator, port, "--port")
             exports = {
                 "VERTEX_AI_EMULATOR_HOST": emulator.address,
                 "STORAGE_EMULATOR_HOST": storage.address,
-                # The emulator takes any project, but a job needs one.
-                "GOOGLE_CLOUD_PROJECT": os.environ.get("GOOGLE_CLOUD_PROJECT") or PROJECT,
+                "GOOGLE_CLOUD_PROJECT": _project(),
             }
             if control_port is not None:
                 control = ControlServer(emulator, control_port)

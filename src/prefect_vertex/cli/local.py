@@ -101,6 +101,8 @@ class LocalStack:
         env = {
             **self.env,
             "PREFECT_HOME": str(self.home / "server"),
+            # Else its pages ask for an API on the usual port.
+            "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
             # A restarted server keeps the slots of waiting runs.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
                 "prefect.server.concurrency.lease_storage.filesystem"

@@ -1,6 +1,6 @@
 """The bootstrap as one argument of `python3 -c`: readable in the tree, small in the job.
 
-Pure but for reading this package's own file. A job's command stands in every list page of the
+Pure but for reading this package's own files. A job's command stands in every list page of the
 service, so its size is a budget (`MAX_PACKED_BYTES`), and the platform rewrites `$(...)` and `$$`
 in commands, so neither the source nor the packed form may hold a dollar sign.
 """
@@ -15,11 +15,13 @@ import keyword
 import string
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
 MAX_PACKED_BYTES = 8000
+
+_PACKAGE = "prefect_vertex.delivery.bootstrap"
 
 _DOLLAR = chr(36)
 
@@ -115,9 +117,72 @@ def _renaming(tree: ast.Module) -> dict[str, str]:
     return dict(zip(sorted(bound, key=lambda name: (-uses[name], name)), free, strict=False))
 
 
+def _needed(module: ast.Module) -> list[str]:
+    """The modules of the package that a module takes names from, in its order."""
+    return [
+        str(node.module).removeprefix(f"{_PACKAGE}.")
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and _is_between(node)
+    ]
+
+
+def _in_order(name: str, done: dict[str, str]) -> dict[str, str]:
+    """Add to `done` the text of a module, after those of the modules that it needs."""
+    if name not in done:
+        text = files(_PACKAGE).joinpath(f"{name}.py").read_text(encoding="utf-8")
+        for other in _needed(ast.parse(text)):
+            _in_order(other, done)
+        done[name] = text
+    return done
+
+
+def join_modules(modules: Iterable[str]) -> str:
+    """Make one module of several, each of which comes after those that it takes names from.
+
+    The standard library's imports come first, once; those between the modules go, for every name
+    is then where it was imported to.
+
+    Raises:
+        ValueError: Two modules bind one name, or one imports a name as another.
+    """
+    imports: set[str] = set()
+    bodies: list[str] = []
+    bound: set[str] = set()
+    for text in modules:
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                if any(alias.asname for alias in node.names):
+                    raise ValueError(f"{ast.unparse(node)!r}: a module to join renames nothing.")
+                if not _is_between(node):
+                    imports.add(ast.unparse(node))
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+                for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                    lines[number] = ""
+            for name in _bound_at_top(node):
+                if name in bound:
+                    raise ValueError(f"{name!r} is bound by two of the modules to join.")
+                bound.add(name)
+        bodies.append("\n".join(lines).strip())
+    future = "from __future__ import annotations"
+    return "\n\n\n".join(["\n".join([future, *sorted(imports - {future})]), *bodies]) + "\n"
+
+
+def _is_between(node: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}.")
+
+
+def _bound_at_top(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def bootstrap_source() -> str:
-    """Return the text of `bootstrap.py`."""
-    return files("prefect_vertex.delivery").joinpath("bootstrap.py").read_text(encoding="utf-8")
+    """Return the text of the bootstrap as one module."""
+    return join_modules(_in_order("program", {}).values())
 
 
 def pack_source(source: str) -> str:
@@ -146,5 +211,5 @@ def pack_source(source: str) -> str:
 
 @cache
 def packed_bootstrap() -> str:
-    """Return `bootstrap.py` packed: what stands between `python3 -c` and the command."""
+    """Return the bootstrap packed: what stands between `python3 -c` and the command."""
     return pack_source(bootstrap_source())

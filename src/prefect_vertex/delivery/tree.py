@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from prefect_vertex.delivery.bootstrap import is_safe_name
+from prefect_vertex.delivery.bootstrap.archive import is_safe_name
 from prefect_vertex.errors import BundleError
 
 _ALWAYS_SKIPPED = frozenset({".git", "__pycache__"})

@@ -27,6 +27,7 @@ from pydantic import Field, ValidationError, validate_call
 from prefect_vertex.emulator.faults import Fault
 from prefect_vertex.emulator.quotas import QuotaLimit, QuotaMode
 from prefect_vertex.emulator.rates import RateLimits
+from prefect_vertex.emulator.secrets import State as SecretState
 from prefect_vertex.emulator.seeds import Seed
 from prefect_vertex.emulator.server import Emulator
 from prefect_vertex.emulator.verdicts import Verdict
@@ -95,6 +96,11 @@ class Actions:
     def seed_jobs(self, seeds: Sequence[Seed]) -> Sequence[str]:
         """Put jobs there that run nothing; their names."""
         return self._emulator.seed_jobs(*seeds)
+
+    @validate_call
+    def add_secret_version(self, name: str, payload: str, state: SecretState = "ENABLED") -> str:
+        """Add a version to `projects/*/secrets/*`; its name."""
+        return self._emulator.secrets.add(name, payload, state)
 
     @validate_call
     def end_job(self, name: str, state: str, code: int = 0, message: str = "") -> None:

@@ -28,6 +28,7 @@ from prefect_vertex.emulator.quotas import Quotas
 from prefect_vertex.emulator.rates import UNLIMITED, RateLimits, Rates
 from prefect_vertex.emulator.record import Lag
 from prefect_vertex.emulator.script import Faults
+from prefect_vertex.emulator.secrets import Secrets, SecretServer
 from prefect_vertex.emulator.seeds import Seed, seeded
 from prefect_vertex.emulator.service import JobService
 from prefect_vertex.emulator.store import JobStore
@@ -55,7 +56,8 @@ class Emulator:
         rates: How many calls a minute are let through; by default all.
         seed: Where ids, host names and durations are drawn from; None for other ones each time.
         replica_env: What the platform puts into every replica's environment beside its own
-            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST is there anyway.
+            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST and
+            SECRET_MANAGER_EMULATOR_HOST are there anyway.
         data: Where jobs keep their files, left in place at the end; None for a temporary directory.
         echo: Called with (source, line) for each output line and state change.
 
@@ -65,6 +67,7 @@ class Emulator:
         quotas: What jobs may hold at once; its limits may be set at any time.
         lag: How far lists are behind; may be changed at any time.
         calls: Every call that came.
+        secrets: What replicas can read from Secret Manager.
         chance: Where everything random comes from; its `seed` repeats it.
     """
 
@@ -97,6 +100,8 @@ class Emulator:
         self.chance = Chance(seed)
         self._store = JobStore()
         self._front = Front(self.calls, self.rates, self.faults, self._behaviour.project_numbers)
+        self.secrets = Secrets(self._behaviour.project_numbers)
+        self._secret_server = SecretServer(self.secrets)
         self._surroundings: Surroundings | None = None
         self._scratch: Path | None = None
         self._server: Any = None
@@ -105,6 +110,11 @@ class Emulator:
     def address(self) -> str:
         """`host:port`, as VERTEX_AI_EMULATOR_HOST wants it."""
         return f"{_HOST}:{self._port}"
+
+    @property
+    def secrets_address(self) -> str:
+        """`http://host:port`, as SECRET_MANAGER_EMULATOR_HOST wants it; empty when stopped."""
+        return self._secret_server.address
 
     def jobs(self, parent: str = "") -> list[EmulatedJob]:
         """The jobs of `projects/*/locations/*`, or of all, newest first."""
@@ -159,6 +169,7 @@ class Emulator:
         """
         self._port = await asyncio.to_thread(_checked_port, self._port)
         self._scratch = await asyncio.to_thread(self._make_scratch)
+        self._secret_server.start()
         self._surroundings = surroundings = Surroundings(
             timings=self._timings,
             behaviour=self._behaviour,
@@ -167,7 +178,11 @@ class Emulator:
             faults=self.faults,
             quotas=self.quotas,
             lag=self.lag,
-            variables={"VERTEX_AI_EMULATOR_HOST": self.address, **self._replica_env},
+            variables={
+                "VERTEX_AI_EMULATOR_HOST": self.address,
+                "SECRET_MANAGER_EMULATOR_HOST": self._secret_server.address,
+                **self._replica_env,
+            },
             scratch=self._scratch,
             marker=self.marker,
             search_path=search_path(self._scratch, Path(sys.executable)),
@@ -187,6 +202,7 @@ class Emulator:
         try:
             await self._store.stop_all()
         finally:
+            await asyncio.to_thread(self._secret_server.stop)
             await self._clean()
 
     async def __aenter__(self) -> Self:

@@ -77,6 +77,11 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "setup_command or the installation of EXTRA_PIP_PACKAGES failed",
         "Try the same command in the image.",
     ),
+    77: (
+        TerminationReason.CANNOT_START,
+        "the Prefect API key's secret could not be read",
+        "The run-as account needs roles/secretmanager.secretAccessor on prefect_api_key_secret.",
+    ),
     78: (
         TerminationReason.CANNOT_START,
         "the bootstrap could not read its configuration",

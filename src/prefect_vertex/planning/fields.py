@@ -160,7 +160,7 @@ def _single(field: FieldDescriptor, value: object, path: str) -> Any:
     if enum is not None:
         return _enum_number({item.name: item.number for item in enum.values}, value, path)
     if kind == _STRING and isinstance(value, str):
-        return value
+        return _text(value, path)
     if kind == _BOOL:
         return _boolean(value, path)
     if kind in _INTEGERS:
@@ -168,6 +168,15 @@ def _single(field: FieldDescriptor, value: object, path: str) -> Any:
     if kind in _FLOATS and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise _wrong(path, value, "text" if kind == _STRING else "a number")
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        # JSON can hold half of a character; a message cannot.
+        raise _wrong(path, value, "text without lone surrogates") from error
+    return value
 
 
 def _boolean(value: object, path: str) -> bool:

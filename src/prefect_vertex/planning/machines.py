@@ -1,22 +1,24 @@
 """Machine types, and the accelerators and counts that each takes.
 
-Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute, read 2026-11-15, and
-google.cloud.aiplatform_v1 AcceleratorType (2.7.0). Google offers new shapes all the time, so the
-table refuses only a pair of which it knows both sides, and `validate_hardware: warn` sends even
-that; what is newer than the table passes with a warning.
+The table is `SOURCE` as read on `TABLE_DATE`, and google.cloud.aiplatform_v1 AcceleratorType
+(2.7.0). Google offers new shapes all the time, so it refuses only a pair of which it knows both
+sides, and `validate_hardware: warn` sends even that; what is newer passes with a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from prefect_vertex.errors import MachineSpecError
 from prefect_vertex.planning.fields import enum_name, whole_number
-from prefect_vertex.planning.spelling import closest, shown
+from prefect_vertex.planning.spelling import closest, listed, shown
+from prefect_vertex.planning.tpu import TPU_TOPOLOGIES, check_tpu, is_tpu
 
+SOURCE = "https://cloud.google.com/vertex-ai/docs/training/configure-compute"
 TABLE_DATE = "2026-11-15"
 DEFAULT_MACHINE_TYPE = "n1-standard-4"
+"""Of a machine spec that names none."""
 
 _UNSPECIFIED = "ACCELERATOR_TYPE_UNSPECIFIED"
 _UNKNOWN = f"is not in the table of {TABLE_DATE} and is sent as it is"
@@ -105,15 +107,33 @@ MACHINES: dict[str, dict[str, Counts]] = {
     **_N1,
     **{machine: {kind: (count,)} for machine, (kind, count) in _BUILT_IN.items()},
 }
-"""Machine type → accelerator type → counts allowed. TPU machines are not judged by it."""
+"""Machine type → accelerator type → counts allowed. TPU hosts have a table of their own."""
+
+ACCELERATORS = tuple(sorted({kind for counts in MACHINES.values() for kind in counts}))
+"""Every accelerator that a machine of the table takes."""
 
 _RETIRED = frozenset({"NVIDIA_TESLA_K80"})
-_TPU_FAMILIES = ("cloud-tpu", "ct5", "ct6", "tpu")
+# https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/quotas
+_ENDING = {"NVIDIA_TESLA_P100": "2026-09-15"}
 
 
-def is_tpu(machine_type: str) -> bool:
-    """Whether the machine is a TPU host, of which a job takes one replica."""
-    return machine_type.startswith(_TPU_FAMILIES)
+def built_in(machine_type: str) -> tuple[str, int]:
+    """The accelerator that the machine comes with, and how many; `("", 0)` for none."""
+    return _BUILT_IN.get(machine_type, ("", 0))
+
+
+def machines_with(kind: str, count: int = 0) -> tuple[str, ...]:
+    """The machine types that take that accelerator, in that number if one is given."""
+    return tuple(
+        name
+        for name, kinds in MACHINES.items()
+        if kind in kinds and (not count or count in kinds[kind])
+    )
+
+
+def counts_of(kind: str) -> Counts:
+    """The numbers in which some machine takes that accelerator, in order."""
+    return tuple(sorted({count for kinds in MACHINES.values() for count in kinds.get(kind, ())}))
 
 
 def check_machine(
@@ -144,9 +164,9 @@ def check_machine(
         spec["accelerator_type"] = kind
     if count:
         spec["accelerator_count"] = count
-    if is_tpu(machine):
-        return spec, ()
     try:
+        if is_tpu(machine):
+            return spec, check_tpu(spec)
         return spec, _judge(machine, kind, count, lenient="gpu_partition_size" in spec)
     except MachineSpecError as error:
         if not warn_only:
@@ -168,13 +188,9 @@ def _accelerator(value: object, known: Mapping[str, int]) -> str:
             f"accelerator_type is {shown(value)}, which Vertex AI does not know; "
             f"the closest is {closest(text, known)}.",
             variable="accelerator_type",
-            hint=f"Use one of: {', '.join(_kinds())}.",
+            hint=f"Use one of: {', '.join(ACCELERATORS)}.",
         )
     return "" if name == _UNSPECIFIED else name
-
-
-def _kinds() -> list[str]:
-    return sorted({kind for counts in MACHINES.values() for kind in counts})
 
 
 def _judge(machine: str, kind: str, count: int, *, lenient: bool) -> tuple[str, ...]:
@@ -186,15 +202,23 @@ def _judge(machine: str, kind: str, count: int, *, lenient: bool) -> tuple[str, 
         return (f"machine_type {machine} {_UNKNOWN} (the closest is {near}).",)
     if not kind:
         return tuple(
-            f"{machine} comes with {counts[0]} {built_in}, which accelerator_type and "
+            f"{machine} comes with {counts[0]} {inside}, which accelerator_type and "
             "accelerator_count do not ask for."
-            for built_in, counts in allowed.items()
+            for inside, counts in allowed.items()
             if machine in _BUILT_IN
         )
-    if kind not in _kinds() and kind not in _RETIRED:
+    if kind.startswith("TPU_"):
+        raise MachineSpecError(
+            f"accelerator_type {kind} needs a TPU host; machine_type is {machine}.",
+            variable="machine_type",
+            hint=f"Set machine_type to one of: cloud-tpu, {', '.join(TPU_TOPOLOGIES)}. "
+            f"{_SEND_ANYWAY}",
+        )
+    if kind not in ACCELERATORS and kind not in _RETIRED:
         return (f"accelerator_type {kind} {_UNKNOWN}.",)
     if count in allowed.get(kind, ()):
-        return ()
+        end = _ENDING.get(kind)
+        return (f"Vertex AI offers {kind} until {end}.",) if end else ()
     error = _impossible(machine, kind, count)
     if lenient:
         return (f"{error.message} It is sent because gpu_partition_size is set.",)
@@ -203,7 +227,7 @@ def _judge(machine: str, kind: str, count: int, *, lenient: bool) -> tuple[str, 
 
 def _half(machine: str, kind: str, count: int) -> MachineSpecError:
     if not kind:
-        choices = sorted(MACHINES.get(machine, {})) or _kinds()
+        choices = sorted(MACHINES.get(machine, {})) or ACCELERATORS
         return MachineSpecError(
             f"accelerator_count is {count}, but accelerator_type is not set.",
             variable="accelerator_type",
@@ -213,7 +237,7 @@ def _half(machine: str, kind: str, count: int) -> MachineSpecError:
     return MachineSpecError(
         f"accelerator_type is {kind}, but accelerator_count is not set.",
         variable="accelerator_count",
-        hint=f"Set accelerator_count to {_listed(counts) or 'the number for one machine'}.",
+        hint=f"Set accelerator_count to {listed(counts) or 'the number for one machine'}.",
     )
 
 
@@ -221,17 +245,16 @@ def _impossible(machine: str, kind: str, count: int) -> MachineSpecError:
     counts = MACHINES[machine].get(kind)
     if counts:
         return MachineSpecError(
-            f"{machine} takes {kind} in counts of {_listed(counts)}; accelerator_count is {count}.",
+            f"{machine} takes {kind} in counts of {listed(counts)}; accelerator_count is {count}.",
             variable="accelerator_count",
-            hint=f"Set accelerator_count to {_listed(counts)}. {_SEND_ANYWAY}",
+            hint=f"Set accelerator_count to {listed(counts)}. {_SEND_ANYWAY}",
         )
-    machines = [name for name, kinds in MACHINES.items() if count in kinds.get(kind, ())]
-    machines = machines or [name for name, kinds in MACHINES.items() if kind in kinds]
+    machines = machines_with(kind, count) or machines_with(kind)
     if not machines:
         return MachineSpecError(
             f"accelerator_type {kind} is no longer offered.",
             variable="accelerator_type",
-            hint=f"Use one of: {_listed(MACHINES[machine]) or ', '.join(_kinds())}. {_SEND_ANYWAY}",
+            hint=f"Use one of: {', '.join(MACHINES[machine] or ACCELERATORS)}. {_SEND_ANYWAY}",
         )
     families = sorted({name.partition("-")[0] for name in machines})
     return MachineSpecError(
@@ -240,8 +263,3 @@ def _impossible(machine: str, kind: str, count: int) -> MachineSpecError:
         variable="machine_type",
         hint=f"Set machine_type to one of: {', '.join(machines)}. {_SEND_ANYWAY}",
     )
-
-
-def _listed(values: Iterable[object]) -> str:
-    *rest, last = [str(value) for value in values] or [""]
-    return f"{', '.join(rest)} or {last}" if rest else last

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -38,6 +39,9 @@ _REGIONS = """
 """
 LOCATIONS = frozenset(_REGIONS.split())
 """Regions with a CustomJob service (google-cloud-aiplatform SDK 2.7.0, read 2026-11)."""
+
+# Control characters, lone surrogates, line and paragraph separators.
+_BLANKED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 _MULTI_REGIONS = frozenset({"global", "us", "eu"})
 _LOCATION = re.compile(r"^[a-z][a-z0-9-]*$")
@@ -138,14 +142,24 @@ def logs_url(name: ResourceName, project: str) -> str:
 
 
 def display_name(name: str, flow_run_id: str, attempt: int) -> str:
-    """`<name>-<flow run id, 8 hex>-a<attempt>`, at most 128 characters; same inputs, same name."""
+    """`<name>-<flow run id, 8 hex>-a<attempt>`, at most 128 characters; same inputs, same name.
+
+    White space, line breaks and control characters become single blanks: the name stands in lists,
+    log lines and filters.
+    """
     suffix = f"-{flow_run_id.replace('-', '')[:8]}-a{attempt}"
-    head = (name.strip() or "flow-run")[: MAX_DISPLAY_NAME_LENGTH - len(suffix)]
-    return head.rstrip() + suffix
+    head = _one_line(name)[: MAX_DISPLAY_NAME_LENGTH - len(suffix)]
+    return (head.rstrip() or "flow-run") + suffix
+
+
+def _one_line(text: str) -> str:
+    blanked = (" " if unicodedata.category(char) in _BLANKED else char for char in text)
+    return " ".join("".join(blanked).split())
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    # Half of a character, which JSON can hold, is no UTF-8.
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def _legal(text: str, original: str) -> str:
@@ -195,8 +209,8 @@ def legal_labels(
             if legal in ours:
                 dropped.append(key)
                 continue
-            legal = _legal(f"{legal}-{_digest(key)}", key)
-        if len(others) < room:
+            legal = _legal(f"{legal}-{_digest(key)}", f"{legal}-{_digest(key)}")
+        if legal not in ours and legal not in others and len(others) < room:
             others[legal] = label_value(value)
         else:
             dropped.append(key)

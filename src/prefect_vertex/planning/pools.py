@@ -13,14 +13,15 @@ from typing import Any
 
 from prefect_vertex.errors import MachineSpecError, PlanError
 from prefect_vertex.planning.fields import whole_number
-from prefect_vertex.planning.machines import is_tpu
 from prefect_vertex.planning.spelling import shown
+from prefect_vertex.planning.tpu import is_tpu
 
 POOLS_PATH = "job_spec.worker_pool_specs"
 
 Pool = dict[str, Any]
 
 _OF_THE_MACHINE = ("machine_spec", "disk_spec", "nfs_mounts", "lustre_mounts")
+_TASKS = ("container_spec", "python_package_spec")
 _SECTIONS = ("container_spec", "python_package_spec", "machine_spec", "disk_spec")
 
 
@@ -47,6 +48,9 @@ class PoolLayout:
     def machine_type(self) -> str:
         """Its machine type; empty if it does not say."""
         return str(self.spec.get("machine_spec", {}).get("machine_type", ""))
+
+
+_NO_POOL = PoolLayout(spec={}, runs_command=False)
 
 
 def lay_out_pools(given: object, worker_count: int) -> tuple[PoolLayout, ...]:
@@ -83,6 +87,88 @@ def lay_out_pools(given: object, worker_count: int) -> tuple[PoolLayout, ...]:
         )
         for index, pool in enumerate(pools)
     )
+
+
+def merged_pools(given: object, over: Sequence[Mapping[str, Any] | None]) -> object:
+    """The pools of a template with the entries of `worker_pools` laid over them, by position.
+
+    An empty entry changes nothing and keeps an unused pool's place; a null in one unsets what the
+    pool has there. Mappings are merged, env by name, other lists replaced; the task that an entry
+    names takes the place of the other kind of task. Neither argument is changed.
+
+    Args:
+        given: `worker_pool_specs` as the template rendered it; what is no list is returned as it
+            is, for `lay_out_pools` to refuse.
+        over: The variable.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return given
+    entries = list(over)
+    while entries and not entries[-1]:
+        entries.pop()
+    pools: list[Any] = [*given, *[{}] * (len(entries) - len(given))]
+    for index, entry in enumerate(entries):
+        pool = {} if pools[index] is None else pools[index]
+        if entry and isinstance(pool, Mapping):
+            replaced = {own: other for own, other in (_TASKS, _TASKS[::-1]) if own in entry}
+            kept = {key: item for key, item in pool.items() if key not in replaced.values()}
+            pools[index] = _overlaid(kept, entry)
+    return pools
+
+
+def _overlaid(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Pool:
+    result = dict(lower)
+    for key, value in upper.items():
+        below = result.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping) and key != "env":
+            result[key] = _overlaid(below, value)
+        else:
+            result[key] = _merged_env(below, value) if key == "env" and below else value
+    return result
+
+
+def _merged_env(lower: Any, upper: Any) -> Any:
+    """Two envs as one list, the upper's entries last; what is no env is left to be refused."""
+    layers = [
+        [{"name": name, "value": value} for name, value in env.items()]
+        if isinstance(env, Mapping)
+        else env
+        for env in (lower, upper)
+    ]
+    if not all(isinstance(layer, list) for layer in layers):
+        return upper
+    return [*layers[0], *layers[1]]
+
+
+def relaid_pools(given: object, before: Sequence[PoolLayout]) -> tuple[PoolLayout, ...]:
+    """The pools again after a patch; unchanged ones are as they were.
+
+    Args:
+        given: `worker_pool_specs` of the patched job, without nulls.
+        before: The pools that were patched.
+
+    Raises:
+        PlanError: There is no first pool any more, or a count or shape is wrong.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str) or not given or not given[0]:
+        raise PlanError(f"{POOLS_PATH} has no first pool left.", variable="job_spec_patch")
+    layouts: list[PoolLayout] = []
+    for index, item in enumerate(given):
+        pool = _checked(item, index)
+        runs_command = index <= 1 and "python_package_spec" not in pool
+        if index > 1:
+            old = before[index] if index < len(before) else _NO_POOL
+            same = _brought(old.spec) == _brought(pool)
+            runs_command = old.runs_command if same else _runs_command(pool, index)
+        layouts.append(PoolLayout(spec=_counted(pool, index), runs_command=runs_command))
+    return tuple(layouts)
+
+
+def _brought(pool: Pool) -> tuple[object, ...]:
+    """What decides whether a server's pool runs as it is."""
+    container = pool.get("container_spec", {})
+    package = "python_package_spec" in pool
+    return package, container.get("image_uri"), container.get("command")
 
 
 def check_tpu_replicas(pools: Sequence[PoolLayout]) -> None:
@@ -145,7 +231,9 @@ def _completed(pool: Pool, index: int, first: Pool) -> Pool:
     completed = {**{key: first[key] for key in shared if key in first}, **pool}
     own_machine = pool.get("machine_spec", {})
     if "machine_type" not in own_machine:
-        completed["machine_spec"] = {**first.get("machine_spec", {}), **own_machine}
+        for key in ("machine_spec", "disk_spec"):
+            if key in pool or key in first:
+                completed[key] = {**first.get(key, {}), **pool.get(key, {})}
     if "python_package_spec" in pool:
         return completed
     if "python_package_spec" in first and "container_spec" not in pool:
@@ -158,7 +246,7 @@ def _completed(pool: Pool, index: int, first: Pool) -> Pool:
         for key, value in container.items()
         if key == "image_uri" or (index == 1 and not (key == "args" and "command" in own))
     }
-    return {**completed, "container_spec": {**taken, **own}}
+    return {**completed, "container_spec": _overlaid(taken, own)}
 
 
 def _counted(pool: Pool, index: int) -> Pool:

@@ -27,6 +27,8 @@ STRATEGIES = {
 
 _OFFERED = ("STANDARD", "SPOT", "FLEX_START")
 _FLEX_START_LIMIT = timedelta(days=7)
+_FLEX_START_WAIT = timedelta(days=1)
+_PROVISIONING = timedelta(minutes=15)
 
 _SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*s?\s*$")
 _ISO_8601 = re.compile(
@@ -101,7 +103,7 @@ def parse_strategy(value: object, name: str = "strategy") -> str:
 def resolve_scheduling(
     given: object,
     *,
-    strategy: str | None,
+    strategy: object,
     maximum_run_time_hours: float | None,
     disable_retries: bool,
 ) -> dict[str, Any]:
@@ -193,6 +195,35 @@ def check_scheduling(scheduling: Mapping[str, Any]) -> dict[str, Any]:
             hint="Set disable_retries to false; user code may then run more than once.",
         )
     return checked
+
+
+def check_patience(
+    scheduling: Mapping[str, Any],
+    provisioning_timeout_seconds: float | None,
+) -> None:
+    """Refuse a provisioning timeout that would end a FLEX_START job while it may still wait.
+
+    Raises:
+        SchedulingError: It would, or there is no end to that wait.
+    """
+    strategy = parse_strategy(scheduling.get("strategy", 0), "scheduling.strategy")
+    if strategy != "FLEX_START" or provisioning_timeout_seconds is None:
+        return
+    given = scheduling.get("max_wait_duration")
+    wait = parse_duration(
+        _FLEX_START_WAIT if given is None else given, "scheduling.max_wait_duration"
+    )
+    if wait and provisioning_timeout_seconds >= (wait + _PROVISIONING).total_seconds():
+        return
+    said = f"{'by default ' if given is None else ''}{wait}" if wait else "0, which is no limit"
+    needed = f"at least {(wait + _PROVISIONING).total_seconds():.0f}" if wait else "null"
+    raise SchedulingError(
+        f"provisioning_timeout_seconds is {provisioning_timeout_seconds:g}, but with FLEX_START a "
+        f"job may wait for max_wait_duration ({said}), and its machines need up to 15 minutes "
+        "more.",
+        variable="provisioning_timeout_seconds",
+        hint=f"Set provisioning_timeout_seconds to {needed}, or max_wait_duration to less.",
+    )
 
 
 def _truth(value: object) -> bool:

@@ -59,18 +59,23 @@ class Candidate:
             pool has a command of its own.
         python_command: The interpreter that starts the bootstrap.
         setup_command: Lines of a shell script that runs before the command.
+        encryption_spec: An EncryptionSpec in snake_case; empty: Google's own keys.
+        job_spec_patch: RFC 6902 operations on the CustomJob in snake_case, last of all but for
+            display name, identity labels and bootstrap.
         code: Staged code archive; None: the image or the pull steps bring the code.
         checkpoint_dir: `gs://…` where the flow run keeps checkpoints, the same in every attempt;
             empty: nowhere.
         credentials_key: Which credentials reach it; opaque here, "" for the worker's own.
         validate_hardware: What an impossible machine and accelerator gets: an error or a warning.
         secret_env: Names in `env` whose values are never shown, though they are sent.
+        api_secrets: Secret Manager version by the name of the Prefect variable that it fills in the
+            container; where there is one, no secret of Prefect's is sent.
     """
 
     index: int = 0
     project: str
     location: str
-    job_spec: Mapping[str, Any]
+    job_spec: Mapping[str, Any] = field(repr=False)
     worker_count: int = 1
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -78,11 +83,14 @@ class Candidate:
     command: Sequence[str] = ()
     python_command: Sequence[str] = ("python3",)
     setup_command: Sequence[str] = ()
+    encryption_spec: Mapping[str, Any] = field(default_factory=dict)
+    job_spec_patch: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     code: CodeReference | None = None
     checkpoint_dir: str = ""
     credentials_key: str = ""
     validate_hardware: Literal["error", "warn"] = "error"
     secret_env: frozenset[str] = frozenset()
+    api_secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:

@@ -38,3 +38,9 @@ def shown(value: object, limit: int = 60) -> str:
     """A value as a message shows it: one line, not too long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def listed(values: Iterable[object], last: str = "or") -> str:
+    """Several values as a sentence names them: `1, 2 or 4`; empty for none."""
+    *rest, end = [str(value) for value in values] or [""]
+    return f"{', '.join(rest)} {last} {end}" if rest else end

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkPool
 
+from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.planning.naming import ResourceName
-from prefect_vertex.planning.spec import Target
+from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.ports import Figures, World
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 from prefect_vertex.settings import VertexSettings
 from prefect_vertex.template import VertexJobConfiguration
+from prefect_vertex.template.secrets import about_plain_keys
 from prefect_vertex.vertex.gateway import JobGateway
 from prefect_vertex.vertex.gateways import Gateways
 
@@ -80,6 +83,7 @@ class Surroundings:
         self._instance = instance
         self._home: frozenset[Target] = frozenset()
         self._said: set[str] = set()
+        self._warned_of_plain_keys = False
         self.gateways = Gateways(
             submissions_per_minute=settings.submissions_per_minute,
             reads_per_minute=settings.reads_per_minute,
@@ -119,17 +123,18 @@ class Surroundings:
         """
         if configuration.fault is not None:
             raise configuration.fault
-        values = configuration.credential_values().as_block()
-        identity = await self.gateways.identity(values)
-        spec = configuration.run_spec(
-            default_project=identity.project,
-            service_account=identity.service_account_email,
-        )
-        key = self.gateways.register(values)
-        candidates = tuple(replace(each, credentials_key=key) for each in spec.candidates)
+        identities: dict[str, tuple[str, str]] = {}
+        for title, one in zip(configuration.titles, configuration.rendered, strict=True):
+            with naming(title):
+                credentials = one.credential_values()
+            key = self.gateways.register(credentials)
+            identity = await self.gateways.identity(credentials)
+            identities[key] = (identity.project, identity.service_account_email)
+        spec = configuration.run_spec(identities=identities)
+        self._warn_of_plain_keys(spec)
         assignment = Assignment(
             run_id=run_id,
-            spec=replace(spec, candidates=candidates),
+            spec=spec,
             policy=replace(
                 configuration.run_policy(),
                 create_budget_seconds=self._settings.create_budget_seconds,
@@ -138,10 +143,17 @@ class Surroundings:
             bootstrap=packed_bootstrap(),
             warnings=configuration.warnings,
         )
-        for candidate in candidates:
+        for title, candidate in zip(configuration.titles, spec.candidates, strict=True):
             # A request that cannot be written is refused here, not minutes later.
-            assignment.plan(candidate, 1)
+            with naming(title):
+                assignment.plan(candidate, 1)
         return assignment
+
+    def _warn_of_plain_keys(self, spec: RunSpec) -> None:
+        warning = about_plain_keys(each.secret_env for each in spec.candidates)
+        if warning and not self._warned_of_plain_keys:
+            self._warned_of_plain_keys = True
+            logger.warning("%s", warning)
 
     def gateway_for_name(
         self,
@@ -149,7 +161,7 @@ class Surroundings:
         configuration: VertexJobConfiguration,
     ) -> JobGateway:
         """The gateway of the place that a job's own name gives, whatever the template says."""
-        key = self.gateways.register(configuration.credential_values().as_block())
+        key = self.gateways.register(configuration.credential_values())
         return self.gateways.for_target(Target(name.project, name.location, key))
 
     async def learn_home(self) -> None:
@@ -176,8 +188,7 @@ class Surroundings:
                 offset=offset,
             )
             for deployment in page:
-                given = deployment.job_variables or {}
-                variables = {key: given[key] for key in _PLACE_VARIABLES if given.get(key)}
+                variables = _about_places(deployment.job_variables or {})
                 if variables and variables not in found:
                     found.append(variables)
             if len(page) < limit:
@@ -191,12 +202,13 @@ class Surroundings:
             values=dict(variables),
             client=self._client,
         )
-        values = configuration.credential_values().as_block()
-        project = configuration.project or (await self.gateways.identity(values)).project
-        if not configuration.region or not project:
-            return set()
-        key = self.gateways.register(values)
-        return {Target(project, configuration.region, key)}
+        places: set[Target] = set()
+        for one in configuration.rendered:
+            values = one.credential_values()
+            project = one.project or (await self.gateways.identity(values)).project
+            if one.region and project:
+                places.add(Target(project, one.region, self.gateways.register(values)))
+        return places
 
     def _extra(self, places: set[Target]) -> list[Target]:
         extra: list[Target] = []
@@ -220,6 +232,26 @@ class Surroundings:
 
 
 _PLACE_VARIABLES = ("region", "project", "credentials")
+
+
+def _about_places(variables: Mapping[str, Any]) -> dict[str, object]:
+    """Those that say where jobs go: a mistake in another one must not hide the jobs there are."""
+    found: dict[str, object] = {
+        key: variables[key] for key in (*_PLACE_VARIABLES, "regions") if variables.get(key)
+    }
+    entries = variables.get("candidates")
+    if entries:
+        found["candidates"] = (
+            [
+                {key: entry[key] for key in _PLACE_VARIABLES if key in entry}
+                if isinstance(entry, Mapping)
+                else entry
+                for entry in entries
+            ]
+            if isinstance(entries, list)
+            else entries
+        )
+    return found
 
 
 class _WorkerSlots:

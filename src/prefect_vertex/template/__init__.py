@@ -6,8 +6,8 @@ Prefect renders the template; this package judges what comes out and hands it to
 
 from __future__ import annotations
 
+from prefect_vertex.planning.credentials import CredentialValues
 from prefect_vertex.template.configuration import VertexJobConfiguration
-from prefect_vertex.template.credentials import CredentialValues
 from prefect_vertex.template.pool import base_job_template
 from prefect_vertex.template.variables import VertexVariables
 

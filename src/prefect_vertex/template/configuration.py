@@ -8,86 +8,40 @@ and `run_spec` raises it where the worker can say it in one line.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-import httpx
-from prefect.exceptions import ObjectNotFound
-from prefect.workers.base import BaseJobConfiguration
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import PrivateAttr
 
+from prefect_vertex.capacity.candidates import naming
+from prefect_vertex.capacity.policy import CapacityPolicy, parse_capacity
 from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.planning.command import argument_list
+from prefect_vertex.planning.credentials import CredentialValues, read_credentials
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec
-from prefect_vertex.template import resources
-from prefect_vertex.template.credentials import CredentialValues, read_credentials
+from prefect_vertex.template.building import (
+    Given,
+    build_candidate,
+    candidate_policy,
+    candidate_warnings,
+)
+from prefect_vertex.template.candidates import check_persistent_resources
 from prefect_vertex.template.patience import patiently
-from prefect_vertex.template.render import as_plan_error, check_names, set_variables
-from prefect_vertex.template.secrets import secret_names
+from prefect_vertex.template.render import set_variables
+from prefect_vertex.template.rendered import RenderedTemplate
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
     from prefect.client.schemas.responses import DeploymentResponse
 
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Grace = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What the template rendered, before a flow run's own values joined it."""
-
-    env: Mapping[str, str | None]
-    labels: Mapping[str, str]
-    name: str | None
-    command: str | None
-
-
-class VertexJobConfiguration(BaseJobConfiguration):
-    """A rendered base job template; see `VertexVariables` for what each value means.
-
-    `job_spec` is a CustomJobSpec in snake_case of which a user may edit any part. The two keys
-    that prefect-gcp's templates have in it besides, `maximum_run_time_hours` and
-    `service_account_name`, are taken too, so that its pools work unchanged.
-    """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    env: dict[str, str | None] = Field(
-        default_factory=dict,
-        title="Environment Variables",
-        description="Environment variables of every container.",
-        repr=False,
-    )
-    region: str | None = None
-    project: str | None = None
-    credentials: Any = Field(default=None, repr=False)
-    job_spec: dict[str, Any] = Field(
-        default_factory=dict,
-        json_schema_extra={"template": resources.JOB_SPEC_TEMPLATE},
-    )
-    worker_count: int = Field(default=1, ge=1)
-    maximum_run_time_hours: _Seconds = 24.0
-    strategy: str | None = None
-    disable_retries: bool = True
-    validate_hardware: Literal["error", "warn"] = "error"
-    staging_bucket: str | None = None
-    code_uri: str | None = None
-    code_sha256: str | None = None
-    python_command: list[str] = Field(default=["python3"], min_length=1)
-    setup_command: list[str] = Field(default_factory=list)
-    provisioning_timeout_seconds: _Seconds | None = None
-    start_grace_seconds: _Grace = 900.0
-    cancel_grace_seconds: _Grace = 60.0
-    job_watch_poll_interval: _Seconds | None = None
+class VertexJobConfiguration(RenderedTemplate):
+    """A rendered base job template, and the flow run that it is for."""
 
     _fault: PlanError | None = PrivateAttr(default=None)
-    _warnings: tuple[str, ...] = PrivateAttr(default=())
-    _given: _Given | None = PrivateAttr(default=None)
+    _given: Given | None = PrivateAttr(default=None)
     _identity: RunIdentity | None = PrivateAttr(default=None)
 
     @property
@@ -98,55 +52,13 @@ class VertexJobConfiguration(BaseJobConfiguration):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know about the job variables, one line each."""
-        return self._warnings
+        found = [line for each in self.rendered for line in candidate_warnings(each)]
+        return tuple(dict.fromkeys((*self._warnings, *found)))
 
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_unset(cls, values: Any) -> Any:
-        """Drop nulls, wherever they come from, and write labels as text."""
-        if not isinstance(values, Mapping):
-            return values
-        values = {key: value for key, value in values.items() if value is not None}
-        for name in ("env", "labels"):
-            if name in values and not isinstance(values[name], Mapping):
-                raise PlanError(f"{name} is not a mapping of names to texts.", variable=name)
-        if "labels" in values:
-            values["labels"] = {
-                str(key): str(value) for key, value in values["labels"].items() if value is not None
-            }
-        return values
-
-    @classmethod
-    async def from_template_and_values(
-        cls,
-        base_job_template: dict[str, Any],
-        values: dict[str, Any],
-        client: PrefectClient | None = None,
-    ) -> Self:
-        """Render a template; neither it nor the values are changed, and a null is unset.
-
-        Raises:
-            PlanError: A mistake of the user's: a value, a name, or a reference to what is missing.
-        """
-        try:
-            values = set_variables(values)
-            warnings = check_names(base_job_template, values)
-            configuration: Self = await super().from_template_and_values(
-                base_job_template=base_job_template,
-                values=values,
-                client=client,
-            )
-        except PlanError:
-            raise
-        except httpx.HTTPStatusError as error:
-            # Anything else is the API's trouble, not the user's.
-            if error.response.status_code != HTTPStatus.UNPROCESSABLE_ENTITY:
-                raise
-            raise as_plan_error(error, cls.model_fields) from error
-        except (ObjectNotFound, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise as_plan_error(error, cls.model_fields) from error
-        configuration._warnings = warnings
-        return configuration
+    @property
+    def given(self) -> Given:
+        """What the template rendered, before a flow run's own values joined it."""
+        return self._given or Given(dict(self.env), dict(self.labels), self.name, self.command)
 
     @classmethod
     async def resolve_for_flow_run(
@@ -207,8 +119,7 @@ class VertexJobConfiguration(BaseJobConfiguration):
 
         Prefect's own labels are set after the user's, so none of theirs can be overwritten.
         """
-        given = self._given or _Given(dict(self.env), dict(self.labels), self.name, self.command)
-        self._given = given
+        self._given = given = self.given
         self.env, self.labels = dict(given.env), {}
         self.name, self.command = given.name, given.command
         super().prepare_for_flow_run(
@@ -227,6 +138,10 @@ class VertexJobConfiguration(BaseJobConfiguration):
             labels=dict(self.labels),
         )
         self.labels = {**given.labels, **self.labels}
+        for other in self._others:
+            other.prepare_for_flow_run(
+                flow_run, deployment, flow, work_pool, worker_name, worker_id
+            )
 
     def credential_values(self) -> CredentialValues:
         """What the `credentials` block holds.
@@ -236,12 +151,20 @@ class VertexJobConfiguration(BaseJobConfiguration):
         """
         return read_credentials(self.credentials)
 
-    def run_spec(self, default_project: str = "", service_account: str = "") -> RunSpec:
-        """What this run asks for.
+    def run_spec(
+        self,
+        default_project: str = "",
+        service_account: str = "",
+        *,
+        identities: Mapping[str, tuple[str, str]] | None = None,
+    ) -> RunSpec:
+        """What this run asks for, with its candidates in order.
 
         Args:
             default_project: The project that the worker's own credentials name.
             service_account: The service account that the worker's own credentials name.
+            identities: The same two by the key of the candidate's credentials, where they have
+                been asked.
 
         Raises:
             PlanError: The fault, or a variable that is missing or wrong.
@@ -249,57 +172,42 @@ class VertexJobConfiguration(BaseJobConfiguration):
         """
         if self._fault is not None:
             raise self._fault
-        if self._identity is None or self._given is None:
+        if self._identity is None:
             raise RuntimeError("prepare_for_flow_run has not been called.")
-        credentials = self.credential_values()
-        job_spec = resources.job_spec(
-            self.job_spec,
-            strategy=self.strategy,
-            maximum_run_time_hours=self.maximum_run_time_hours,
-            disable_retries=self.disable_retries,
-            service_account=credentials.service_account or service_account,
+        usual = (default_project, service_account)
+        candidates: list[Candidate] = []
+        for index, each in enumerate(self.rendered):
+            with naming(each.title):
+                key = each.credential_values().key
+                project, account = (identities or {}).get(key, usual)
+                candidates.append(
+                    build_candidate(
+                        each,
+                        index=index,
+                        flow_run_id=self._identity.flow_run_id,
+                        project=project,
+                        service_account=account,
+                    )
+                )
+        check_persistent_resources(candidates)
+        # One folder for the run, whichever candidate an attempt of it runs at.
+        folder = candidates[0].checkpoint_dir
+        return RunSpec(
+            identity=self._identity,
+            candidates=tuple(replace(each, checkpoint_dir=folder) for each in candidates),
         )
-        candidate = Candidate(
-            project=resources.project(self.project, credentials.project, default_project),
-            location=resources.region(self.region),
-            job_spec=job_spec,
-            worker_count=self.worker_count,
-            name=self.name or "",
-            labels=dict(self._given.labels),
-            env={name: value for name, value in self.env.items() if value is not None},
-            command=tuple(argument_list(self.command, "command")),
-            python_command=tuple(self.python_command),
-            setup_command=tuple(self.setup_command),
-            code=resources.code(self.code_uri, self.code_sha256),
-            checkpoint_dir=resources.checkpoint_directory(
-                job_spec,
-                self.staging_bucket,
-                self._identity.flow_run_id,
-            ),
-            credentials_key=credentials.key,
-            validate_hardware=self.validate_hardware,
-            secret_env=secret_names(self.env),
-        )
-        return RunSpec(identity=self._identity, candidates=(candidate,))
 
-    def run_policy(self) -> RunPolicy:
-        """How patient the worker is with this run.
+    def capacity_policy(self) -> CapacityPolicy:
+        """How long the run looks for machines; the defaults where it cannot be read."""
+        return CapacityPolicy() if self._fault is not None else parse_capacity(self.capacity)
+
+    def run_policy(self, candidate: int = 0) -> RunPolicy:
+        """How patient the worker is with this run while it is at that candidate.
 
         It never raises, because a run may live whose template is broken by now: what cannot be
         read has its default.
         """
         if self._fault is not None:
             return RunPolicy()
-        timeout, strategy = resources.limits(
-            self.job_spec,
-            maximum_run_time_hours=self.maximum_run_time_hours,
-            strategy=self.strategy,
-        )
-        return RunPolicy(
-            provisioning_timeout_seconds=self.provisioning_timeout_seconds,
-            start_grace_seconds=self.start_grace_seconds,
-            cancel_grace_seconds=self.cancel_grace_seconds,
-            timeout_seconds=timeout,
-            poll_interval_seconds=self.job_watch_poll_interval,
-            spot=strategy == "SPOT",
-        )
+        one = self.rendered[candidate]
+        return replace(candidate_policy(one), max_restarts=self.capacity_policy().max_restarts)

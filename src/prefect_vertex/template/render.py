@@ -6,8 +6,10 @@ it is given, so that a second look at the same objects sees something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -18,7 +20,7 @@ from pydantic import ValidationError
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.spelling import closest, shown
 
-_NOT_SHOWN = frozenset({"env", "credentials"})
+_NOT_SHOWN = frozenset({"env", "credentials", "prefect_api_key_secret"})
 
 
 def layered(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +70,18 @@ def set_variables(*levels: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in result.items() if value is not None}
 
 
-def check_names(template: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
+def check_names(
+    template: Mapping[str, Any],
+    names: Iterable[str],
+    *,
+    ours: Iterable[str] = (),
+) -> tuple[str, ...]:
     """Judge the names of job variables by the pool's own template.
+
+    Args:
+        template: The pool's.
+        names: The variables that are set, without what follows a dot.
+        ours: All that this package knows: one of them is not misspelt, the template is older.
 
     Returns:
         A warning for each that the template does not have, and so leaves without effect.
@@ -80,14 +92,42 @@ def check_names(template: Mapping[str, Any], names: Iterable[str]) -> tuple[str,
     schema = template.get("variables") or {}
     known = schema.get("properties") or {}
     unknown = sorted(name for name in names if name not in known)
-    lines = tuple(
-        f"job variable {name!r} is not one of this work pool's"
-        + (f"; the closest is {closest(name, known)!r}." if known else ".")
-        for name in unknown
-    )
-    if lines and schema.get("additionalProperties") is False:
+    if not unknown:
+        return ()
+    newer = frozenset(ours)
+    lines = [_unknown(name, known, is_ours=name in newer) for name in unknown]
+    if schema.get("additionalProperties") is False:
         raise PlanError(lines[0], variable=unknown[0])
-    return tuple(f"{line[:-1]}. It has no effect." for line in lines)
+    return tuple(f"{line} It has no effect." for line in lines)
+
+
+def _unknown(name: str, known: Iterable[str], *, is_ours: bool) -> str:
+    line = f"job variable {name!r} is not one of this work pool's"
+    if is_ours:
+        return f"{line}: its base job template does not have it, and would have to be updated."
+    near = closest(name, known)
+    return f"{line}; the closest is {near!r}." if near else f"{line}."
+
+
+@contextmanager
+def renamed(known: Iterable[str]) -> Iterator[None]:
+    """Turn what a rendering raises because of the user's values into a PlanError.
+
+    Trouble of the API's passes through.
+
+    Args:
+        known: The keys that a job_configuration may have.
+    """
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise
+        raise as_plan_error(error, known) from error
+    except PlanError:
+        raise
+    except (ObjectNotFound, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise as_plan_error(error, known) from error
 
 
 def as_plan_error(error: Exception, known: Iterable[str]) -> PlanError:

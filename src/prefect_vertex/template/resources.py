@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from prefect_vertex.errors import PlanError, SchedulingError
 from prefect_vertex.planning.code import CodeReference
 from prefect_vertex.planning.fields import without_nulls
+from prefect_vertex.planning.hardware import resolve_machine
 from prefect_vertex.planning.scheduling import (
     parse_duration,
     parse_strategy,
@@ -24,6 +25,10 @@ JOB_SPEC_TEMPLATE: dict[str, Any] = {
     "network": "{{ network }}",
     "reserved_ip_ranges": "{{ reserved_ip_ranges }}",
     "base_output_directory": {"output_uri_prefix": "{{ base_output_directory }}"},
+    "psc_interface_config": "{{ psc_interface_config }}",
+    "persistent_resource_id": "{{ persistent_resource_id }}",
+    "tensorboard": "{{ tensorboard }}",
+    "experiment": "{{ experiment }}",
     "enable_web_access": "{{ enable_web_access }}",
     "enable_dashboard_access": "{{ enable_dashboard_access }}",
     "scheduling": "{{ scheduling }}",
@@ -35,6 +40,7 @@ JOB_SPEC_TEMPLATE: dict[str, Any] = {
                 "machine_type": "{{ machine_type }}",
                 "accelerator_type": "{{ accelerator_type }}",
                 "accelerator_count": "{{ accelerator_count }}",
+                "reservation_affinity": "{{ reservation_affinity }}",
             },
             "disk_spec": {
                 "boot_disk_type": "{{ boot_disk_type }}",
@@ -52,7 +58,7 @@ _GCS_FOLDER = re.compile(r"^gs://[^/]+(/.*)?$")
 def job_spec(
     rendered: Mapping[str, Any],
     *,
-    strategy: str | None,
+    strategy: str | list[str] | None,
     maximum_run_time_hours: float,
     disable_retries: bool,
     service_account: str,
@@ -87,6 +93,42 @@ def job_spec(
     if isinstance(folder, str):
         spec["base_output_directory"] = {"output_uri_prefix": folder}
     return spec
+
+
+class Hardware(Protocol):
+    """The variables that choose a machine besides those in the job spec."""
+
+    hardware: Literal["cpu", "gpu"] | None
+    gpu_type: str | None
+    validate_hardware: Literal["error", "warn"]
+
+
+def with_hardware(
+    variables: Hardware,
+    spec: Mapping[str, Any],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The same job spec with the machine that the variables ask for, and warnings.
+
+    It goes into the first worker pool, from which the others take theirs.
+
+    Raises:
+        MachineSpecError: They contradict each other or what the pool says.
+    """
+    pools = spec.get("worker_pool_specs")
+    if not isinstance(pools, list) or not pools or not isinstance(pools[0], Mapping):
+        return dict(spec), ()  # What is wrong with it the plan says.
+    machine = pools[0].get("machine_spec", {})
+    if not isinstance(machine, Mapping):
+        return dict(spec), ()
+    complete, warnings = resolve_machine(
+        machine,
+        hardware=variables.hardware,
+        gpu_type=variables.gpu_type,
+        warn_only=variables.validate_hardware == "warn",
+    )
+    if complete:
+        pools = [{**pools[0], "machine_spec": complete}, *pools[1:]]
+    return {**spec, "worker_pool_specs": pools}, warnings
 
 
 def _hours(value: object) -> float:
@@ -209,11 +251,13 @@ def limits(
     rendered: Mapping[str, Any],
     *,
     maximum_run_time_hours: float,
-    strategy: str | None,
+    strategy: str | list[str] | None,
 ) -> tuple[float | None, str]:
     """The job's longest run time in seconds and its strategy, as far as they can be read."""
     options = rendered.get("scheduling")
     options = options if isinstance(options, Mapping) else {}
+    if isinstance(strategy, list):
+        strategy = strategy[0] if strategy else None
     try:
         name = parse_strategy(options.get("strategy") or strategy or 0)
         given = options.get("timeout")

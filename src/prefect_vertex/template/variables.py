@@ -6,12 +6,13 @@ does, its unit, what applies when it is empty.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from prefect.workers.base import BaseVariables
 from pydantic import Field
 
-_MACHINES_URL = "https://cloud.google.com/vertex-ai/docs/training/configure-compute"
+from prefect_vertex.template.job_variables import JobVariables
+from prefect_vertex.template.place_variables import PlaceVariables
 
 _CREDENTIALS_SCHEMA: dict[str, Any] = {
     "anyOf": [{"$ref": "#/definitions/GcpCredentials"}, {"type": "null"}],
@@ -39,15 +40,9 @@ _CREDENTIALS_DEFINITION: dict[str, Any] = {
 }
 
 
-class VertexVariables(BaseVariables):
+class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
     """Job variables of a work pool whose flow runs become Vertex AI CustomJobs."""
 
-    region: str | None = Field(
-        default=None,
-        title="Region",
-        description="The region that the job runs in. Needed, here or in the deployment.",
-        examples=["us-central1"],
-    )
     project: str | None = Field(
         default=None,
         title="Project",
@@ -77,32 +72,6 @@ class VertexVariables(BaseVariables):
         ),
         examples=["forecasting@my-project-123.iam.gserviceaccount.com"],
     )
-    machine_type: str | None = Field(
-        default=None,
-        title="Machine Type",
-        description=f"Machine of every replica. Empty: n1-standard-4. See {_MACHINES_URL}",
-        examples=["n1-standard-16", "g2-standard-12"],
-    )
-    accelerator_type: str | None = Field(
-        default=None,
-        title="Accelerator Type",
-        description=f"GPU of every replica, with a count. Empty: none. See {_MACHINES_URL}",
-        examples=["NVIDIA_TESLA_T4", "NVIDIA_L4"],
-    )
-    accelerator_count: int | None = Field(
-        default=None,
-        title="Accelerator Count",
-        description="GPUs on each machine, with a type. Empty: none.",
-        examples=[1],
-    )
-    validate_hardware: Literal["error", "warn"] | None = Field(
-        default="error",
-        title="Validate Hardware",
-        description=(
-            "What a machine and accelerator get that are known not to go together: an error before "
-            "the job is created, or a warning and the job."
-        ),
-    )
     boot_disk_type: str | None = Field(
         default=None,
         title="Boot Disk Type",
@@ -131,15 +100,6 @@ class VertexVariables(BaseVariables):
             "When Vertex AI ends the job, in hours from its start; fractions are taken. "
             "A timeout in Scheduling Options wins over it."
         ),
-    )
-    strategy: str | None = Field(
-        default=None,
-        title="Scheduling Strategy",
-        description=(
-            "STANDARD, SPOT (cheaper, may be preempted) or FLEX_START (waits for scarce GPUs), in "
-            "any case; short for strategy in Scheduling Options. Empty: STANDARD."
-        ),
-        examples=["SPOT"],
     )
     disable_retries: bool = Field(
         default=True,
@@ -228,6 +188,18 @@ class VertexVariables(BaseVariables):
         ),
         examples=[["source /opt/tools/activate.sh"]],
     )
+    prefect_api_key_secret: str | None = Field(
+        default=None,
+        title="Prefect API Key Secret",
+        description=(
+            "The Secret Manager version that holds the Prefect API key, or the auth string where "
+            "the worker uses one; without /versions/V the latest. The container reads it as the "
+            "service account, which must be set and needs roles/secretmanager.secretAccessor "
+            "there. No secret of Prefect's is then in the job. Empty: the job carries the worker's "
+            "own."
+        ),
+        examples=["projects/my-project-123/secrets/prefect-api-key/versions/1"],
+    )
     provisioning_timeout_seconds: float | None = Field(
         default=None,
         gt=0,
@@ -270,6 +242,13 @@ class VertexVariables(BaseVariables):
         """
         schema = super().model_json_schema(*args, **kwargs)
         schema["properties"]["credentials"] = {**_CREDENTIALS_SCHEMA}
+        for name in JobVariables.model_fields:  # last in the form
+            schema["properties"][name] = schema["properties"].pop(name)
+        mappings = [
+            name
+            for name, each in schema["properties"].items()
+            if any(kind.get("type") == "object" for kind in each.get("anyOf", [each]))
+        ]
         return {
             **schema,
             "definitions": {
@@ -278,5 +257,5 @@ class VertexVariables(BaseVariables):
             },
             "additionalProperties": False,
             # `env.NAME` and the like: the command line's way into a variable that is a mapping.
-            "patternProperties": {r"^(env|labels)\.": {}},
+            "patternProperties": {rf"^({'|'.join(mappings)})\.": {}},
         }

@@ -6,10 +6,12 @@ over plaintext and without credentials, and changes nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -84,6 +86,9 @@ def endpoint(location: str, universe_domain: str = DEFAULT_UNIVERSE) -> str:
     return f"{location}-aiplatform.{universe_domain}"
 
 
+_Place = tuple[asyncio.AbstractEventLoop, str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """One open channel, with Google's own client on it.
@@ -146,20 +151,28 @@ def open_authorized(
 
 
 class Channels:
-    """Open connections, one for each address and credentials, shared and closed together.
+    """Open connections, one for each event loop, address and credentials, closed together.
 
-    A gRPC channel belongs to the event loop that it was opened in, and so does this.
+    A gRPC channel belongs to the event loop that it was opened in.
 
     Args:
         emulator: host:port that answers for every location; empty: the real service.
+
+    Attributes:
+        retire_seconds: How long calls over a connection that was replaced may still take.
     """
 
     def __init__(self, emulator: str = "") -> None:
         self.emulator = emulator
-        self._connections: dict[tuple[str, str], Connection] = {}
+        self.retire_seconds = 60.0
+        self._connections: dict[_Place, Connection] = {}
+        self._closing: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     def open(self, location: str, credentials: VertexCredentials | None) -> Connection:
         """The connection for a location, opened if it is the first to ask.
+
+        Credentials that were read anew, from a key file that was replaced, get a new one; the old
+        one is closed.
 
         Args:
             location: Vertex AI location.
@@ -169,11 +182,41 @@ class Channels:
             address, key = self.emulator, ""
         else:
             address, key = endpoint(location, credentials.universe_domain), credentials.key
-        connection = self._connections.get((address, key))
+        place = (asyncio.get_running_loop(), address, key)
+        connection = self._connections.get(place)
+        if connection is not None and key and connection.credentials is not credentials:
+            self.retire(key)
+            connection = None
         if connection is None:
+            self._forget_ended_loops()
             connection = self._connect(address, location, credentials)
-            self._connections[address, key] = connection
+            self._connections[place] = connection
         return connection
+
+    def retire(self, key: str) -> None:
+        """Close this loop's connections of credentials that nobody uses any more.
+
+        Calls that are under way may end first.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # outside a loop nothing of it can be open
+        for place in [each for each in self._connections if each[0] is loop and each[2] == key]:
+            channel = _channel_of(self._connections.pop(place))
+            task = loop.create_task(self._close_later(channel))
+            self._closing[task] = channel
+            task.add_done_callback(lambda done: self._closing.pop(done, None))
+
+    async def _close_later(self, channel: grpc.aio.Channel) -> None:
+        # Not by gRPC's own grace (1.85): a close that waits cannot be hurried any more.
+        await asyncio.sleep(self.retire_seconds)
+        await channel.close()
+
+    def _forget_ended_loops(self) -> None:
+        """Their channels ended with them, and can be closed by nobody."""
+        for place in [each for each in self._connections if each[0].is_closed()]:
+            del self._connections[place]
 
     def _connect(
         self, address: str, location: str, credentials: VertexCredentials | None
@@ -198,9 +241,19 @@ class Channels:
         return connection
 
     async def aclose(self) -> None:
-        """Close every connection; calls that are under way fail."""
-        connections = list(self._connections.values())
-        self._connections.clear()
-        for connection in connections:
-            close: Callable[[], Awaitable[None]] = connection.client.transport.close
-            await close()
+        """Close every connection of this event loop; calls that are under way fail."""
+        loop = asyncio.get_running_loop()
+        for task, channel in list(self._closing.items()):
+            if task.get_loop() is loop:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await channel.close()
+        for place in [each for each in self._connections if each[0] is loop]:
+            await _channel_of(self._connections.pop(place)).close()
+
+
+def _channel_of(connection: Connection) -> grpc.aio.Channel:
+    transport: Any = connection.client.transport
+    channel: grpc.aio.Channel = transport.grpc_channel
+    return channel

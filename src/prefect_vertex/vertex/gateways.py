@@ -12,14 +12,14 @@ from google.auth.transport import requests as auth_requests
 from google.oauth2 import service_account
 
 from prefect_vertex.errors import AccessDeniedError, ServiceUnavailableError
+from prefect_vertex.planning.credentials import CredentialValues, read_credentials
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.vertex.budget import Budgets, Clock, MonotonicClock, RateBudget
 from prefect_vertex.vertex.channel import Channels, Connection, emulator_address, endpoint
 from prefect_vertex.vertex.credentials import (
-    CredentialsSource,
     VertexCredentials,
+    key_file_stamp,
     load_credentials,
-    parse_credentials,
 )
 from prefect_vertex.vertex.service import Deadlines, VertexJobGateway
 from prefect_vertex.vertex.translate import translated
@@ -35,18 +35,26 @@ class Identity:
 
 @dataclass(slots=True)
 class _Credentials:
-    """One source, loaded at most once, and refreshed by one caller at a time."""
+    """One key, loaded once unless its file is replaced, and refreshed by one caller at a time."""
 
-    source: CredentialsSource
+    values: CredentialValues
     loaded: VertexCredentials | None = None
+    stamp: tuple[int, ...] = ()
     turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def load(self) -> VertexCredentials:
         async with self.turn:
-            if self.loaded is None:
-                self.loaded = await anyio.to_thread.run_sync(
-                    load_credentials, self.source, abandon_on_cancel=True
+            stamp = self.stamp
+            if self.values.service_account_file:
+                stamp = await anyio.to_thread.run_sync(
+                    key_file_stamp, self.values, abandon_on_cancel=True
                 )
+            # A file that is gone for a moment is one that is being replaced.
+            if self.loaded is None or (stamp and stamp != self.stamp):
+                self.loaded = await anyio.to_thread.run_sync(
+                    load_credentials, self.values, abandon_on_cancel=True
+                )
+                self.stamp = stamp
             return self.loaded
 
     async def refresh(self) -> None:
@@ -74,7 +82,7 @@ class Gateways:
         reads_per_minute: Every other request, by project and location.
         clock: What budgets and retries wait on.
         deadlines: How long calls may take.
-        environ: Read once, for the emulator's address.
+        environ: Read once, for the emulator's address and the machine's project.
 
     Raises:
         SetupError: The emulator's address is not one.
@@ -93,39 +101,59 @@ class Gateways:
         self._reads_per_minute = reads_per_minute
         self._clock = clock or MonotonicClock()
         self._deadlines = deadlines
-        self._channels = Channels(emulator_address(os.environ if environ is None else environ))
-        self._credentials = {"": _Credentials(CredentialsSource())}
+        environ = os.environ if environ is None else environ
+        self._channels = Channels(emulator_address(environ))
+        self._environment_project = environ.get("GOOGLE_CLOUD_PROJECT", "")
+        self._credentials = {"": _Credentials(CredentialValues())}
+        self._shared_accounts: set[str] = set()
         self._budgets: dict[tuple[str, str], Budgets] = {}
         self._gateways: dict[Target, VertexJobGateway] = {}
 
-    def register(self, values: Mapping[str, Any] | None) -> str:
+    def register(self, block: CredentialValues | Mapping[str, Any] | None) -> str:
         """Make a block's credentials known, and give their `credentials_key`.
 
-        Raises:
-            SetupError: The values contradict each other or are not a key.
-        """
-        source = parse_credentials(values)
-        if source.key:
-            self._credentials.setdefault(source.key, _Credentials(source))
-        return source.key
+        Another key of an account that is known already takes the place of the older one, also for
+        the jobs that were created with that, and its connections are closed: keys are rotated. Two
+        keys of one account that both keep coming belong to two blocks, and are kept apart.
 
-    async def identity(self, values: Mapping[str, Any] | None) -> Identity:
+        Raises:
+            PlanError: The values contradict each other or are not a key.
+        """
+        values = read_credentials(block)
+        key, account = values.key, values.service_account
+        known = self._credentials.get(key)
+        if known is None:
+            known = self._credentials[key] = _Credentials(values)
+            if account and account not in self._shared_accounts:
+                self._replace(known)
+        elif known.values.key != key:
+            self._shared_accounts.add(account)
+            self._credentials[key] = _Credentials(values)
+        return key
+
+    def _replace(self, newer: _Credentials) -> None:
+        account = newer.values.service_account
+        for key, older in self._credentials.items():
+            if older is not newer and older.values.service_account == account:
+                self._credentials[key] = newer
+                self._channels.retire(older.values.key)
+
+    async def identity(self, block: CredentialValues | Mapping[str, Any] | None) -> Identity:
         """Project and account that a block's values, or the worker's own credentials, name.
 
         Under an emulator only what the values and GOOGLE_CLOUD_PROJECT state: nothing is asked.
 
         Raises:
-            SetupError: As in `register`.
+            PlanError: As in `register`.
             ServiceError: The credentials are missing, refused or unanswered.
         """
-        source = parse_credentials(values)
-        if self._channels.emulator or (source.stated_project and source.stated_account):
-            return Identity(
-                project=source.stated_project, service_account_email=source.stated_account
-            )
+        values = read_credentials(block)
+        stated = values.project or ("" if values.key else self._environment_project)
+        if self._channels.emulator or (stated and values.service_account):
+            return Identity(project=stated, service_account_email=values.service_account)
         loaded = await self._known(self.register(values), "load Google credentials").load()
         return Identity(
-            project=source.project or loaded.project,
+            project=values.project or loaded.project,
             service_account_email=loaded.service_account_email,
         )
 

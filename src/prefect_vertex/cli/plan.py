@@ -1,0 +1,229 @@
+"""`prefect-vertex plan`: what the worker would submit, for people to read or to run themselves.
+
+It reads the pool, the deployment and their blocks through the Prefect API, and asks nothing of
+Google: what the worker learns from its credentials is taken from their files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import anyio
+import httpx
+from cyclopts import Parameter
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL
+
+from prefect_vertex.capacity.candidates import naming
+from prefect_vertex.cli.gcloud import gcloud_script
+from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
+from prefect_vertex.errors import PlanError, SetupError
+from prefect_vertex.template import CredentialValues, VertexJobConfiguration
+
+if TYPE_CHECKING:
+    from prefect_vertex.planning.plan import JobPlan
+
+WORKER_NAME = "prefect-vertex-plan"
+"""Stands for the worker's name, which is a label on the job."""
+
+
+def plan(
+    *,
+    pool: str = "",
+    deployment: str = "",
+    flow_run: str = "",
+    job_variable: Sequence[str] = (),
+    output_format: Annotated[Literal["json", "gcloud"], Parameter(name="--format")] = "json",
+) -> None:
+    """Print what the worker would submit; nothing is submitted, and no Google service is asked.
+
+    One request for each candidate, as the worker of this machine and profile would send it, its
+    bootstrap included. Values of secrets are masked. Warnings go to stderr.
+
+    Args:
+        pool: Plan for any run of this work pool.
+        deployment: Plan for a run of this deployment: FLOW/NAME, or its id.
+        flow_run: Plan for this flow run, by its id.
+        job_variable: name=value, above what the pool and the deployment say; JSON values are
+            understood, env.NAME=value sets one entry. Repeatable.
+        output_format: json, a list of CreateCustomJobRequests; or gcloud, a shell script that
+            creates the job (for several candidates, the one whose number it is given).
+    """
+    given = parse_job_variables(job_variable)
+    chosen = [bool(pool), bool(deployment), bool(flow_run)]
+    if sum(chosen) != 1:
+        raise PlanError("Name one of --pool, --deployment and --flow-run.")
+    what, plans, warnings = anyio.run(_plans, pool, deployment, flow_run, given)
+    for line in dict.fromkeys(warnings):
+        sys.stderr.write(f"warning: {line}\n")
+    requests = [json.loads(each.as_json()) for each in plans]
+    if output_format == "json":
+        print(json.dumps(requests, indent=2, ensure_ascii=False))
+        return
+    from prefect_vertex.planning.plan import MASK
+
+    print(gcloud_script(requests, notes=_notes(what, flow_run, plans), mask=MASK), end="")
+
+
+def parse_job_variables(texts: Sequence[str]) -> dict[str, Any]:
+    """Read `name=value` as `prefect deployment run --job-variable` does: JSON, else plain text.
+
+    Raises:
+        PlanError: One has no name, or begins as JSON and is none.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise PlanError(f"--job-variable {text!r} is not name=value.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError as error:
+            # Prefect's own placeholders begin as JSON does.
+            if value.startswith(("{", "[", '"')) and not value.startswith("{{"):
+                raise PlanError(
+                    f"--job-variable {name} is not the JSON that it begins as: {error}.",
+                    variable=name,
+                ) from error
+            found[name] = value
+    return found
+
+
+def _notes(what: str, flow_run: str, plans: Sequence[JobPlan]) -> list[str]:
+    """What the script's reader should know: above all, what gcloud does in another way."""
+    from prefect_vertex.vertex.channel import emulator_address
+
+    notes = [f"Made by `prefect-vertex plan` for {what}. Running it creates a CustomJob."]
+    if not flow_run:
+        notes.append("No flow run stands behind it: the job starts, finds none and ends.")
+        notes.append("`--flow-run ID` plans for one that exists.")
+    if any(each.candidate.credentials_key for each in plans):
+        notes.append("The worker would use a credentials block; gcloud uses its own account.")
+    if emulator_address():
+        notes.append("gcloud knows no emulator: the job is created in Vertex AI itself.")
+    if len(plans) > 1:
+        notes.append(f"{len(plans)} candidates: name one by its number, by default 1.")
+    return notes
+
+
+async def _plans(
+    pool: str, deployment: str, flow_run: str, given: Mapping[str, Any]
+) -> tuple[str, list[JobPlan], list[str]]:
+    """The plan of each candidate, and what the user should know."""
+    with _prefect_told():
+        async with get_client() as client:
+            if pool:
+                found = await for_pool(client, pool, given)
+            elif deployment:
+                found = await for_deployment(client, deployment, given)
+            else:
+                found = await for_flow_run(client, flow_run, given)
+            configuration = await VertexJobConfiguration.resolve_for_flow_run(
+                found.flow_run,
+                client=WithNobody(client),  # type: ignore[arg-type] # as much of it as is used
+                work_pool=found.work_pool,
+                worker_name=WORKER_NAME,
+                deployment=found.deployment,
+            )
+    plans = _planned(configuration)
+    return (
+        found.what,
+        plans,
+        [*configuration.warnings, *(line for each in plans for line in each.warnings)],
+    )
+
+
+def _planned(configuration: VertexJobConfiguration) -> list[JobPlan]:
+    """Plan what the worker plans for a first attempt."""
+    from prefect_vertex.delivery.packing import packed_bootstrap
+    from prefect_vertex.planning.plan import build_plan
+
+    if configuration.fault is not None:
+        raise configuration.fault
+    identities: dict[str, tuple[str, str]] = {}
+    for title, one in zip(configuration.titles, configuration.rendered, strict=True):
+        with naming(title):
+            credentials = one.credential_values()
+            identities[credentials.key] = known_identity(credentials)
+    spec = configuration.run_spec(identities=identities)
+    bootstrap = packed_bootstrap()
+    plans = []
+    for title, each in zip(configuration.titles, spec.candidates, strict=True):
+        with naming(title):
+            plans.append(build_plan(spec, each, attempt=1, bootstrap=bootstrap))
+    return plans
+
+
+@contextmanager
+def _prefect_told() -> Iterator[None]:
+    """Tell the Prefect API's trouble in one line.
+
+    Without an address Prefect's client would start a server of its own, which no job can reach.
+    """
+    if not PREFECT_API_URL.value():
+        raise SetupError("PREFECT_API_URL is not set.", hint="Set it to the API of a server.")
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise SetupError(
+            f"The Prefect API did not answer as it should: {type(error).__name__}: "
+            f"{next(iter(str(error).splitlines()), '')}",
+            hint="Set PREFECT_API_URL to a server that runs.",
+        ) from error
+
+
+# --- who it would be created by -------------------------------------------------------------------
+
+
+def known_identity(credentials: CredentialValues) -> tuple[str, str]:
+    """Project and service account of credentials, as far as variables and files name them.
+
+    Raises:
+        SetupError: A file is not readable, or a variable of this machine is wrong.
+    """
+    from prefect_vertex.vertex.channel import emulator_address
+
+    project, account = credentials.project, credentials.service_account
+    path = credentials.service_account_file
+    if not credentials.key:
+        project = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+        path = str(_default_file() or "")
+    # As the worker under an emulator, which opens no file.
+    if not path or emulator_address():
+        return project, account
+    content = _read_json(path)
+    project = project or str(content.get("project_id") or content.get("quota_project_id") or "")
+    return project, account or _account(content)
+
+
+def _default_file() -> Path | None:
+    """The file of the Application Default Credentials, where Google's libraries look for it."""
+    if named := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return Path(named)
+    folder = os.environ.get("CLOUDSDK_CONFIG") or Path("~/.config/gcloud").expanduser()
+    usual = Path(folder) / "application_default_credentials.json"
+    return usual if usual.is_file() else None
+
+
+def _read_json(path: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SetupError(f"Could not read the credentials in {path}: {error.strerror}.") from error
+    except ValueError:
+        # Not chained: the decoder's error carries the text, which is the secret.
+        raise SetupError(f"The credentials in {path} are not JSON.") from None
+    return content if isinstance(content, Mapping) else {}
+
+
+def _account(content: Mapping[str, Any]) -> str:
+    """The service account of a key, or the one that it impersonates."""
+    url = str(content.get("service_account_impersonation_url") or "")
+    impersonated = url.rpartition("/")[2].partition(":")[0]
+    return str(content.get("client_email") or impersonated)

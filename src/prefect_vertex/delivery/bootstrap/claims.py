@@ -1,0 +1,95 @@
+"""The claim: a replica runs its command once in an attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.error
+from typing import Any
+
+from prefect_vertex.delivery.bootstrap.basics import die, env, reason, say
+from prefect_vertex.delivery.bootstrap.prefect_api import api, host
+from prefect_vertex.delivery.bootstrap.web import ABSENT, NETWORK, REFUSED, persist, status
+
+CONFLICT = 409
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def send(path: str, body: Any) -> Any:
+    """Ask the Prefect API once; a server that guards against CSRF wants its own token back."""
+    try:
+        return api(path, body)
+    except urllib.error.HTTPError as error:
+        if b"CSRF" not in error.read():
+            raise
+    client = os.urandom(8).hex()
+    token = json.loads(api("/csrf-token?client=" + client))["token"]
+    return api(path, body, {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client})
+
+
+def ask(path: str, body: Any = None) -> Any:
+    """Return what the Prefect API answers; 404 and 409 as numbers, any other refusal is the end."""
+    try:
+        return json.loads(persist(lambda: send(path, body)) or "null")
+    except (*NETWORK, ValueError) as error:
+        code = status(error)
+        if code in (ABSENT, CONFLICT):
+            return code
+        hint = "; check its key or auth string" if code in REFUSED else ""
+        die(74, f"cannot claim this start from the Prefect API at {host()}: {reason(error)}{hint}")
+
+
+def claim_path(replica: str) -> str:
+    """Return where this replica's start is claimed; empty where starts are not."""
+    run, attempt = env.get("PREFECT__FLOW_RUN_ID"), env.get("PREFECT_VERTEX_ATTEMPT")
+    guarded = env.get("PREFECT_API_URL") and env.get("PREFECT_VERTEX_GUARD") != "0"
+    if not (guarded and run and attempt):
+        return ""
+    kind = "r" * replica.isdecimal()
+    return f"/flow_runs/{run}/input/prefect-vertex-start-a{attempt}-{kind}{replica}"
+
+
+def look(replica: str) -> None:
+    """End before the user's setup runs, if it can be seen already that it ran before."""
+    path = claim_path(replica)
+    try:
+        holder = path and json.loads(api(path))
+    except (*NETWORK, ValueError):
+        return  # no claim yet, or the way to the API is what the setup prepares
+    if holder:
+        judge(replica, holder, None)
+
+
+def claim(replica: str) -> None:
+    """Claim this start, or end: a replica runs its command once in an attempt.
+
+    A claim is a flow run input: the server creates it for the first who asks, and refuses the
+    others. It outlives the container, whose file system a restart replaces.
+    """
+    path = claim_path(replica)
+    if path:
+        # The nonce tells one's own claim, the answer to which was lost, from another's.
+        own = {"nonce": os.urandom(16).hex(), "job": env.get("CLOUD_ML_JOB_ID", "")}
+        inputs, _, key = path.rpartition("/")
+        answer = ask(inputs, {"key": key, "value": json.dumps(own)})
+        judge(replica, ask(path) if answer in (ABSENT, CONFLICT) else own, own)
+
+
+def judge(replica: str, holder: Any, own: Any) -> None:
+    """Return if the command is to run; end if another start holds the claim, or the run is over."""
+    run = env["PREFECT__FLOW_RUN_ID"]
+    seen = ask("/flow_runs/" + run)
+    if ABSENT in (holder, seen):
+        why = "it was deleted, or PREFECT_API_URL is another server or workspace's"
+        die(74, f"the Prefect API at {host()} knows no flow run {run}: {why}; nothing was run")
+    state = seen["state_type"]
+    if state in FINAL or (holder != own and state in ("SCHEDULED", "PAUSED")):
+        say(f"flow run {run} is {state.lower()}: replica {replica} has nothing to run")
+        sys.exit(0)
+    if holder != own:
+        job = holder["job"]
+        what = "was started again; the first start ended without a word"
+        if job != env.get("CLOUD_ML_JOB_ID", ""):
+            what = f"had started in CustomJob {job}; nothing was run"
+        die(75, f"replica {replica} of attempt {env['PREFECT_VERTEX_ATTEMPT']} {what}")

@@ -1,0 +1,64 @@
+"""The command: found, then become, or kept as a child by PID 1."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from typing import NoReturn
+
+from prefect_vertex.delivery.bootstrap.basics import die, env
+
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+FORWARDED = (*SIGNALS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
+
+
+def resolve(command: list[str]) -> list[str]:
+    """Run Prefect and Python by this interpreter where the image has no such name on PATH."""
+    if not command:
+        die(78, "there is no command to run")
+    name = command[0]
+    if name not in ("prefect", "python", "python3") or shutil.which(name):
+        return command
+    if name != "prefect":
+        return [sys.executable, *command[1:]]
+    if not importlib.util.find_spec("prefect"):
+        die(127, f"this image has neither `prefect` on PATH nor its package for {sys.executable}")
+    return [sys.executable, "-m", *command]
+
+
+def supervise(command: list[str]) -> int:
+    """Run the command in a process group of its own, as its init; return its exit code."""
+    # Blocked until the handlers know the child, so that no signal falls in between.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.posix_spawnp(
+        command[0], command, env, setpgroup=0, setsigmask=(), setsigdef=FORWARDED
+    )
+
+    def forward(number: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, number)
+
+    for number in FORWARDED:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    ended = state = 0
+    while ended != child:
+        ended, state = os.wait()
+    code = os.waitstatus_to_exitcode(state)
+    return code if code >= 0 else 128 - code
+
+
+def run(command: list[str]) -> NoReturn:
+    """Become the command, or its init as PID 1; failing that, end as a shell would."""
+    try:
+        if os.getpid() == 1:
+            sys.exit(supervise(command))
+        os.execvp(command[0], command)  # noqa: S606 - a shell would rewrite the command
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        die(127 if missing else 126, f"cannot run {command[0]}: {error.strerror}")

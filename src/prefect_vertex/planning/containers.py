@@ -1,0 +1,139 @@
+"""The containers of a job: its pools with the bootstrap, and the environment that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prefect_vertex.planning import environment as environments
+from prefect_vertex.planning.command import argument_list, wrapped_command
+from prefect_vertex.planning.forms import check_image, check_pool_forms
+from prefect_vertex.planning.machines import check_machine
+from prefect_vertex.planning.packed import unpacking
+from prefect_vertex.planning.pools import POOLS_PATH, Pool, PoolLayout
+from prefect_vertex.planning.spec import Candidate, RunIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What every container of one attempt needs besides its pool's own spec.
+
+    Attributes:
+        identity: The run.
+        candidate: Where, and with what.
+        attempt: Attempt number, from 1.
+        bootstrap: Source that `python3 -c` runs before the command.
+        platform_env: Further variables that users cannot override.
+        accelerators: AcceleratorType of the installed client, name → number.
+        vertex_retries: Whether Vertex AI may start a container again.
+    """
+
+    identity: RunIdentity
+    candidate: Candidate
+    attempt: int
+    bootstrap: str
+    platform_env: Mapping[str, str]
+    accelerators: Mapping[str, int]
+    vertex_retries: bool
+
+    @property
+    def platform(self) -> dict[str, str]:
+        """The variables that users cannot override."""
+        return {
+            **self.platform_env,
+            **environments.secret_environment(self.candidate.api_secrets),
+            **environments.platform_environment(
+                flow_run_id=self.identity.flow_run_id,
+                attempt=self.attempt,
+                code=self.candidate.code,
+                checkpoint_dir=self.candidate.checkpoint_dir,
+                setup_command=self.candidate.setup_command,
+                vertex_retries=self.vertex_retries,
+            ),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedPool:
+    """A WorkerPoolSpec that is sent as it is.
+
+    Attributes:
+        spec: In snake_case; empty for a pool that is skipped.
+        warnings: What the user should know, one line each.
+        packed: Names of the variables that travel packed.
+    """
+
+    spec: Pool
+    warnings: tuple[str, ...] = ()
+    packed: frozenset[str] = frozenset()
+
+
+def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedPool:
+    """A pool with its machine judged, its env complete and its command behind the bootstrap.
+
+    Raises:
+        PlanError: A part of it cannot be sent.
+    """
+    if not layout.spec:
+        return FinishedPool(spec={})
+    path = f"{POOLS_PATH}[{index}]"
+    machine, about_machine = check_machine(
+        layout.spec.get("machine_spec", {}),
+        attempt.accelerators,
+        warn_only=attempt.candidate.validate_hardware == "warn",
+    )
+    warnings = (*about_machine, *check_pool_forms(layout.spec, index))
+    is_package = "python_package_spec" in layout.spec
+    task = "python_package_spec" if is_package else "container_spec"
+    body = dict(layout.spec.get(task, {}))
+    command = argument_list(body.get("command"), f"{path}.{task}.command")
+    args = argument_list(body.get("args"), f"{path}.{task}.args")
+    env = _environment(
+        body.get("env"),
+        attempt,
+        is_primary=index == 0,
+        packs=layout.runs_command,
+        path=f"{path}.{task}.env",
+        used=(*command, *args),
+    )
+    body["env"] = list(env.entries)
+    if not is_package:
+        check_image(body.get("image_uri"), f"{path}.container_spec.image_uri")
+        if layout.runs_command:
+            command = wrapped_command(
+                command,
+                python_command=attempt.candidate.python_command,
+                bootstrap=attempt.bootstrap,
+                prelude=unpacking(env.parts),
+            )
+        body = {**body, "command": command, "args": args}
+    elif index == 0:
+        warnings += (
+            f"{path} runs a Python package, not the bootstrap: the flow runs only if it does.",
+        )
+    return FinishedPool(
+        spec={**layout.spec, "machine_spec": machine, task: body},
+        warnings=(*warnings, *env.warnings),
+        packed=env.packed,
+    )
+
+
+def _environment(
+    drafted: object,
+    attempt: Attempt,
+    *,
+    is_primary: bool,
+    packs: bool,
+    path: str,
+    used: tuple[str, ...],
+) -> environments.Environment:
+    common, own = environments.split_entries(drafted, attempt.candidate.env, path)
+    ours = environments.primary_environment(vertex_retries=attempt.vertex_retries)
+    return environments.merged_environment(
+        own,
+        common={**(ours if is_primary else {}), **common},
+        platform=attempt.platform,
+        path=path,
+        used=used,
+        packs=packs,
+    )

@@ -1,0 +1,112 @@
+"""From a rendered configuration to the CustomJob's parts: what its variables say beside `job_spec`.
+
+`JobFields` are those parts of a configuration; `job_parts` lays them over its job spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel, Field
+
+from prefect_vertex.errors import PlanError, SchedulingError
+from prefect_vertex.planning.fields import without_nulls
+from prefect_vertex.planning.pools import merged_pools
+from prefect_vertex.planning.scheduling import parse_strategy
+
+ENCRYPTION_SPEC_TEMPLATE: dict[str, Any] = {"kms_key_name": "{{ encryption_spec_key }}"}
+
+
+class JobFields(BaseModel):
+    """Parts of a configuration that go into the CustomJob beside, or over, its job spec.
+
+    `encryption_spec` is the CustomJob's own, which stands beside `job_spec` there too.
+    """
+
+    encryption_spec: dict[str, Any] = Field(
+        default_factory=dict,
+        json_schema_extra={"template": ENCRYPTION_SPEC_TEMPLATE},
+    )
+    restart_job_on_worker_restart: bool | None = None
+    max_wait_duration: str | float | None = None
+    worker_pools: list[dict[str, Any] | None] = Field(default_factory=list, repr=False)
+    job_spec_patch: list[dict[str, Any]] = Field(default_factory=list, repr=False)
+
+
+class Rendered(Protocol):
+    """What is read of a configuration."""
+
+    job_spec: dict[str, Any]
+    strategy: Any
+    encryption_spec: dict[str, Any]
+    restart_job_on_worker_restart: bool | None
+    max_wait_duration: str | float | None
+    worker_pools: list[dict[str, Any] | None]
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether its run has other candidates too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """A CustomJob's parts as the template and the variables say together.
+
+    Attributes:
+        job_spec: As it was rendered, with the variables laid over it.
+        encryption_spec: An EncryptionSpec; empty: Google's own keys.
+    """
+
+    job_spec: dict[str, Any]
+    encryption_spec: dict[str, Any]
+
+
+def job_parts(values: Rendered) -> JobParts:
+    """Lay the variables over the rendered job spec; nothing is changed.
+
+    An encryption spec inside `job_spec` is taken too: that is where templates of prefect-gcp's
+    worker have room for one.
+
+    Raises:
+        PlanError: Two parts contradict each other.
+    """
+    job_spec = dict(values.job_spec)
+    inside = without_nulls(job_spec.pop("encryption_spec", None) or {})
+    beside = without_nulls(values.encryption_spec)
+    if inside and beside and inside != beside:
+        raise PlanError(
+            "encryption_spec stands in job_spec and beside it, and the two differ.",
+            variable="encryption_spec_key",
+            hint="Keep the one beside job_spec.",
+        )
+    if values.worker_pools:
+        job_spec["worker_pool_specs"] = merged_pools(
+            job_spec.get("worker_pool_specs"), values.worker_pools
+        )
+    job_spec["scheduling"] = _scheduling(values, job_spec.get("scheduling"))
+    return JobParts(job_spec=job_spec, encryption_spec=beside or inside)
+
+
+def _scheduling(values: Rendered, given: object) -> object:
+    """What the scheduling options say wins; what is none is left to be refused."""
+    if given is not None and not isinstance(given, Mapping):
+        return given
+    scheduling = {key: value for key, value in (given or {}).items() if value is not None}
+    for name in ("restart_job_on_worker_restart", "max_wait_duration"):
+        value = getattr(values, name)
+        if value is not None:
+            scheduling.setdefault(name, value)
+    # "Wait for a GPU, else take another": only the candidate that can wait is told how long.
+    if values.is_one_of_several and not _waits(scheduling.get("strategy", values.strategy)):
+        scheduling.pop("max_wait_duration", None)
+    return scheduling
+
+
+def _waits(strategy: object) -> bool:
+    try:
+        return strategy is not None and parse_strategy(strategy) == "FLEX_START"
+    except SchedulingError:
+        return False

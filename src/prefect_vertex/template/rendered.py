@@ -1,0 +1,164 @@
+"""RenderedTemplate: a base job template filled in with job variables, once for each candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from prefect.workers.base import BaseJobConfiguration
+from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
+
+from prefect_vertex.capacity.candidates import VariableSet, naming
+from prefect_vertex.capacity.policy import parse_capacity
+from prefect_vertex.errors import PlanError
+from prefect_vertex.template import resources
+from prefect_vertex.template.candidates import variable_sets, without_entries
+from prefect_vertex.template.job import JobFields
+from prefect_vertex.template.render import check_names, renamed, set_variables
+from prefect_vertex.template.variables import VertexVariables
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Grace = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class RenderedTemplate(JobFields, BaseJobConfiguration):
+    """A rendered base job template; see `VertexVariables` for what each value means.
+
+    `job_spec` is a CustomJobSpec in snake_case of which a user may edit any part. The two keys
+    that prefect-gcp's templates have in it besides, `maximum_run_time_hours` and
+    `service_account_name`, are taken too, so that its pools work unchanged.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    env: dict[str, str | None] = Field(
+        default_factory=dict,
+        title="Environment Variables",
+        description="Environment variables of every container.",
+        repr=False,
+    )
+    region: str | None = None
+    project: str | None = None
+    credentials: Any = Field(default=None, repr=False)
+    job_spec: dict[str, Any] = Field(
+        default_factory=dict,
+        json_schema_extra={"template": resources.JOB_SPEC_TEMPLATE},
+        repr=False,
+    )
+    worker_count: int = Field(default=1, ge=1)
+    maximum_run_time_hours: _Seconds = 24.0
+    regions: list[str] = Field(default_factory=list)
+    # Judged with the rest of the walk, in words that name the entry at fault.
+    strategy: SkipValidation[str | list[str] | None] = None
+    candidates: list[dict[str, Any]] = Field(default_factory=list, repr=False)
+    capacity: dict[str, Any] = Field(default_factory=dict)
+    disable_retries: bool = True
+    hardware: Literal["cpu", "gpu"] | None = None
+    gpu_type: str | None = None
+    validate_hardware: Literal["error", "warn"] = "error"
+    staging_bucket: str | None = None
+    code_uri: str | None = None
+    code_sha256: str | None = None
+    python_command: list[str] = Field(default=["python3"], min_length=1)
+    setup_command: list[str] = Field(default_factory=list)
+    prefect_api_key_secret: str | None = None
+    provisioning_timeout_seconds: _Seconds | None = None
+    start_grace_seconds: _Grace = 900.0
+    cancel_grace_seconds: _Grace = 60.0
+    job_watch_poll_interval: _Seconds | None = None
+
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _title: str = PrivateAttr(default="")
+    _others: tuple[Self, ...] = PrivateAttr(default=())
+
+    @property
+    def title(self) -> str:
+        """How messages name this candidate; empty where it is the only one."""
+        return self._title
+
+    @property
+    def rendered(self) -> tuple[Self, ...]:
+        """One configuration for each candidate, in order; this one is the first."""
+        return (self, *self._others)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """How messages name the candidates, in order; empty where there is only one."""
+        return tuple(each.title for each in self.rendered)
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether its run has other candidates too."""
+        return bool(self._title)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, values: Any) -> Any:
+        """Drop nulls, wherever they come from, and write labels as text."""
+        if not isinstance(values, Mapping):
+            return values
+        values = {key: value for key, value in values.items() if value is not None}
+        for name in ("env", "labels"):
+            if name in values and not isinstance(values[name], Mapping):
+                raise PlanError(f"{name} is not a mapping of names to texts.", variable=name)
+        if "labels" in values:
+            values["labels"] = {
+                str(key): str(value) for key, value in values["labels"].items() if value is not None
+            }
+        if "capacity" in values:
+            parse_capacity(values["capacity"])
+        return values
+
+    @classmethod
+    async def from_template_and_values(
+        cls,
+        base_job_template: dict[str, Any],
+        values: dict[str, Any],
+        client: PrefectClient | None = None,
+    ) -> Self:
+        """Render a template; neither it nor the values are changed, and a null is unset.
+
+        It is rendered once for each candidate; what comes back is the first, with the others in
+        `rendered`.
+
+        Raises:
+            PlanError: A mistake of the user's: a value, a name, or a reference to what is missing.
+        """
+        values = set_variables(values)
+        warnings = check_names(base_job_template, values, ours=VertexVariables.model_fields)
+        variables = without_entries(base_job_template, values)
+        plain = await cls._render(base_job_template, variables, client)
+        with renamed(cls.model_fields):
+            sets, found = variable_sets(base_job_template, values, plain)
+        several = [await cls._of_set(base_job_template, each, client) for each in sets]
+        first: Self = several[0] if several else plain
+        first._others = tuple(several[1:])
+        first._warnings = (*warnings, *found)
+        return first
+
+    @classmethod
+    async def _of_set(
+        cls, template: dict[str, Any], chosen: VariableSet, client: PrefectClient | None
+    ) -> Self:
+        with naming(chosen.title):
+            variables = without_entries(template, chosen.variables)
+            one: Self = await cls._render(template, variables, client)
+        # A template may have a place of its own where ours has the variable.
+        one.region = chosen.overrides.get("region") or one.region
+        one.strategy = chosen.overrides.get("strategy") or one.strategy or None
+        one._title = chosen.title
+        return one
+
+    @classmethod
+    async def _render(
+        cls, template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
+    ) -> Self:
+        with renamed(cls.model_fields):
+            return await super().from_template_and_values(
+                base_job_template=template,
+                values=values,
+                client=client,
+            )

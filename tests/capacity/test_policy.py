@@ -1,0 +1,78 @@
+"""The job variable `capacity`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefect_vertex.capacity.policy import CapacityPolicy, parse_capacity
+from prefect_vertex.errors import PlanError
+from prefect_vertex.lifecycle.policy import RunPolicy
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    assert asdict(CapacityPolicy()) == {
+        "max_attempts": 6,
+        "max_wall_seconds": 3600.0,
+        "backoff_seconds": 60.0,
+        "backoff_max_seconds": 600.0,
+        "max_passes": 0,
+        "max_restarts": 6,
+    }
+    assert CapacityPolicy().max_restarts == RunPolicy().max_restarts
+
+
+@pytest.mark.parametrize("given", [None, {}, {"max_attempts": None}])
+def test_what_is_left_out_or_null_has_its_default(given: Any) -> None:
+    assert parse_capacity(given) == CapacityPolicy()
+
+
+def test_each_key_is_taken_and_nothing_is_changed() -> None:
+    given = {
+        "max_attempts": 12.0,
+        "max_wall_seconds": 7200,
+        "backoff_seconds": 0.5,
+        "backoff_max_seconds": 0,
+        "max_passes": 2,
+        "max_restarts": 0,
+    }
+    policy = parse_capacity(given)
+    assert asdict(policy) == given
+    assert isinstance(policy.max_attempts, int)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (6, "capacity is 6, expected a mapping"),
+        ([], "capacity is [], expected a mapping"),
+        ({"max_atempts": 1}, "no key 'max_atempts'; the closest is 'max_attempts'"),
+        ({1: 1}, "no key '1'"),
+        ({"max_attempts": -1}, "capacity.max_attempts is -1, expected a whole number from 0 up"),
+        ({"max_attempts": 1.5}, "capacity.max_attempts is 1.5"),
+        ({"max_attempts": "6"}, "capacity.max_attempts is '6'"),
+        ({"max_passes": True}, "capacity.max_passes is True"),
+        ({"backoff_seconds": -0.1}, "capacity.backoff_seconds is -0.1, expected a number of"),
+        ({"max_wall_seconds": float("inf")}, "capacity.max_wall_seconds is inf"),
+        ({"max_wall_seconds": float("nan")}, "capacity.max_wall_seconds is nan"),
+        ({"max_wall_seconds": "1h"}, "capacity.max_wall_seconds is '1h'"),
+    ],
+)
+def test_what_is_wrong_is_named(given: Any, words: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        parse_capacity(given)
+    assert words in caught.value.message
+    assert caught.value.variable == "capacity"
+
+
+@given(st.dictionaries(st.sampled_from(list(asdict(CapacityPolicy()))), st.floats() | st.text()))
+def test_any_mapping_is_a_policy_or_a_plan_error(given: dict[str, Any]) -> None:
+    try:
+        policy = parse_capacity(given)
+    except PlanError:
+        return
+    assert all(value >= 0 for value in asdict(policy).values())

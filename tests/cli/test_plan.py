@@ -1,0 +1,475 @@
+"""`prefect-vertex plan` says what the worker would submit, asks Google nothing and submits nothing.
+
+The Prefect server is real. No test has credentials, and none may leave this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
+from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack
+from prefect_vertex.cli.plan import known_identity, parse_job_variables, plan
+from prefect_vertex.delivery.packing import packed_bootstrap
+from prefect_vertex.errors import PlanError, PrefectVertexError, SetupError
+from prefect_vertex.template import CredentialValues, base_job_template
+
+NEEDED = ("region=us-central1", "image=i:1", "project=forecasts")
+STOCK = Path(__file__).parents[1] / "template" / "fixtures" / "prefect_gcp_0_6_22.json"
+KEY = {
+    "type": "service_account",
+    "project_id": "of-the-key",
+    "client_email": "runner@of-the-key.iam.gserviceaccount.com",
+    "private_key": "-----BEGIN PRIVATE KEY-----",
+}
+
+
+@dataclass
+class Site:
+    """A Prefect server, and what the command says about what is on it."""
+
+    client: SyncPrefectClient
+    capsys: pytest.CaptureFixture[str]
+    said: str = ""
+
+    def pool(self, kind: str = "vertex-custom-job", template: Any = None) -> str:
+        name = f"pool-{uuid4().hex[:8]}"
+        self.client.create_work_pool(
+            WorkPoolCreate(
+                name=name,
+                type=kind,
+                base_job_template=base_job_template() if template is None else template,
+            )
+        )
+        return name
+
+    def deployment(self, pool: str | None, **job_variables: Any) -> tuple[UUID, str]:
+        """Returns its id, and FLOW/NAME."""
+        flow = f"flow-{uuid4().hex[:8]}"
+        flow_id = self.client.create_flow_from_name(flow)
+        deployment_id = self.client.create_deployment(
+            flow_id, "nightly", work_pool_name=pool, job_variables=job_variables
+        )
+        return deployment_id, f"{flow}/nightly"
+
+    def text(self, *job_variable: str, **options: Any) -> str:
+        """What the command prints."""
+        self.capsys.readouterr()
+        plan(job_variable=job_variable, **options)
+        out, self.said = self.capsys.readouterr()
+        return out
+
+    def plans(self, *job_variable: str, **options: Any) -> list[dict[str, Any]]:
+        """The requests that the command prints."""
+        found: list[dict[str, Any]] = json.loads(self.text(*job_variable, **options))
+        return found
+
+    def job(self, *job_variable: str, **options: Any) -> dict[str, Any]:
+        """The only job that the command prints."""
+        (request,) = self.plans(*job_variable, **options)
+        job: dict[str, Any] = request["custom_job"]
+        return job
+
+
+@pytest.fixture(scope="module")
+def api_url() -> Iterator[str]:
+    """A real server on a free port, with a home of its own."""
+    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-plan-"))
+    (home / "logs").mkdir()
+    with Children(home / "logs") as children:
+        stack = LocalStack(children, home)
+        stack.start_server()
+        yield stack.api_url
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def site(
+    api_url: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The command speaks to the server, on a machine that knows no credentials."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    settings = temporary_settings({PREFECT_API_URL: api_url, PREFECT_HOME: tmp_path})
+    with settings, SyncPrefectClient(api=api_url) as client:
+        yield Site(client, capsys)
+
+
+def env_of(job: dict[str, Any]) -> dict[str, str]:
+    (pool,) = job["job_spec"]["worker_pool_specs"]
+    return {entry["name"]: entry.get("value", "") for entry in pool["container_spec"]["env"]}
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def test_a_pool_s_request_is_complete(site: Site) -> None:
+    """With the bootstrap, the labels and the environment that the worker sends."""
+    pool = site.pool()
+    (request,) = site.plans(*NEEDED, pool=pool)
+
+    job = request["custom_job"]
+    (first,) = job["job_spec"]["worker_pool_specs"]
+    assert request["parent"] == "projects/forecasts/locations/us-central1"
+    assert first["container_spec"]["image_uri"] == "i:1"
+    assert first["container_spec"]["command"] == [
+        "python3",
+        "-c",
+        packed_bootstrap(),
+        *["prefect", "flow-run", "execute"],
+    ]
+    assert job["labels"]["prefect-io_work-pool-name"] == pool
+    assert job["labels"]["prefect-vertex_attempt"] == "1"
+    assert env_of(job)["PREFECT_API_URL"].startswith("http://127.0.0.1:")
+
+
+def test_each_candidate_has_a_request_in_order(site: Site) -> None:
+    requests = site.plans(
+        *NEEDED,
+        'regions=["us-east1"]',
+        'strategy=["spot", "standard"]',
+        pool=site.pool(),
+    )
+
+    tried = [
+        (
+            request["parent"].rpartition("/")[2],
+            request["custom_job"]["job_spec"]["scheduling"].get("strategy", "STANDARD"),
+        )
+        for request in requests
+    ]
+    assert tried == [
+        ("us-central1", "SPOT"),
+        ("us-east1", "SPOT"),
+        ("us-central1", "STANDARD"),
+        ("us-east1", "STANDARD"),
+    ]
+
+
+@pytest.mark.parametrize("by_id", [True, False], ids=["id", "name"])
+def test_a_deployment_s_variables_are_laid_over_the_pool_s(site: Site, by_id: bool) -> None:  # noqa: FBT001
+    deployment_id, name = site.deployment(
+        site.pool(),
+        region="europe-west4",
+        image="i:1",
+        project="p",
+        service_account_name="a@b.iam.gserviceaccount.com",
+        env={"A": "1", "B": "2"},
+    )
+
+    job = site.job(
+        "service_account_name=null",
+        "env.B=3",
+        "machine_type=n1-standard-8",
+        deployment=str(deployment_id) if by_id else name,
+    )
+
+    (pool,) = job["job_spec"]["worker_pool_specs"]
+    assert "service_account" not in job["job_spec"]
+    assert pool["machine_spec"]["machine_type"] == "n1-standard-8"
+    assert (env_of(job)["A"], env_of(job)["B"]) == ("1", "3")
+    assert job["labels"]["prefect-io_flow-name"] == name.partition("/")[0]
+
+
+def test_a_flow_run_s_request_is_for_that_run(site: Site) -> None:
+    deployment_id, _ = site.deployment(site.pool(), region="us-central1", image="i:1", project="p")
+    run = site.client.create_flow_run_from_deployment(
+        deployment_id, job_variables={"machine_type": "n1-standard-16"}
+    )
+
+    job = site.job("worker_count=1", flow_run=str(run.id))
+
+    (pool,) = job["job_spec"]["worker_pool_specs"]
+    assert job["labels"]["prefect-io_flow-run-id"] == str(run.id)
+    assert env_of(job)["PREFECT__FLOW_RUN_ID"] == str(run.id)
+    assert pool["machine_spec"]["machine_type"] == "n1-standard-16"
+
+
+def test_nothing_is_submitted_and_no_run_is_made(site: Site) -> None:
+    """The deployment has as many runs as before: none."""
+    deployment_id, name = site.deployment(
+        site.pool(), region="us-central1", image="i:1", project="p"
+    )
+
+    site.job(deployment=name)
+
+    runs = site.client.read_flow_runs()
+    assert [run for run in runs if run.deployment_id == deployment_id] == []
+
+
+def test_the_gcloud_script_names_what_it_is_for(site: Site) -> None:
+    pool = site.pool()
+    script = site.text(*NEEDED, pool=pool, output_format="gcloud")
+
+    assert script.startswith("#!/bin/sh\n")
+    assert f"work pool {pool}" in script.splitlines()[1]
+    assert "--region=us-central1" in script
+    assert packed_bootstrap()[:40] in script
+
+
+def test_the_script_says_what_gcloud_does_in_another_way(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its own account, knows no emulator, and sends one candidate."""
+    monkeypatch.setenv("VERTEX_AI_EMULATOR_HOST", "127.0.0.1:1")
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps(KEY))
+    script = site.text(
+        *NEEDED,
+        'regions=["us-east1"]',
+        f'credentials={{"service_account_file": "{key}"}}',
+        pool=site.pool(),
+        output_format="gcloud",
+    )
+
+    notes = "\n".join(line for line in script.splitlines()[:9] if line.startswith("# "))
+    for words in ("its own account", "knows no emulator", "2 candidates", "No flow run"):
+        assert words in notes
+
+
+def test_the_printed_script_is_one_that_a_shell_can_read(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(
+        site.text(*NEEDED, 'regions=["us-east1"]', pool=site.pool(), output_format="gcloud")
+    )
+
+    assert subprocess.run(["/bin/sh", "-n", str(path)], check=False).returncode == 0
+
+
+def test_what_a_user_should_know_stands_on_stderr(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what stands on stdout can be piped; here from a pool of prefect-gcp's worker."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-the-machine")
+    pool = site.pool("vertex-ai", json.loads(STOCK.read_text()))
+
+    (request,) = site.plans(*NEEDED[:2], "machine_typ=n1-standard-8", pool=pool)
+
+    assert request["parent"] == "projects/of-the-machine/locations/us-central1"
+    assert "warning: job variable 'machine_typ' is not one of this work pool's" in site.said
+    assert "the closest is 'machine_type'" in site.said
+
+
+def test_a_secret_s_value_is_masked(site: Site) -> None:
+    with temporary_settings({PREFECT_API_KEY: "pnu_verysecret"}):
+        text = site.text(*NEEDED, pool=site.pool())
+        script = site.text(*NEEDED, pool=site.pool(), output_format="gcloud")
+
+    assert "pnu_verysecret" not in text + script + site.said
+    assert env_of(json.loads(text)[0]["custom_job"])["PREFECT_API_KEY"] == "********"
+    assert '"$PREFECT_API_KEY"' in script
+
+
+def test_a_block_is_read_and_its_key_is_not_shown(site: Site) -> None:
+    """Its project and its account are those of the job."""
+    block_type = site.client.read_block_type_by_slug("gcp-credentials")
+    schema = site.client.get_most_recent_block_schema_for_block_type(block_type.id)
+    assert schema is not None
+    name = f"block-{uuid4().hex[:8]}"
+    site.client.create_block_document(
+        BlockDocumentCreate(
+            name=name,
+            data={"service_account_info": KEY},
+            block_schema_id=schema.id,
+            block_type_id=block_type.id,
+        )
+    )
+
+    reference = "{{ prefect.blocks.gcp-credentials." + name + " }}"
+    text = site.text(*NEEDED[:2], f"credentials={reference}", pool=site.pool())
+
+    (request,) = json.loads(text)
+    assert request["parent"] == "projects/of-the-key/locations/us-central1"
+    assert request["custom_job"]["job_spec"]["service_account"] == KEY["client_email"]
+    assert "PRIVATE KEY" not in text + site.said
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "Name one of --pool, --deployment and --flow-run"),
+        ({"pool": "a", "deployment": "b/c"}, "Name one of"),
+        ({"pool": "nowhere"}, "no work pool 'nowhere'"),
+        ({"deployment": "nobody/nothing"}, "no deployment 'nobody/nothing'"),
+        ({"deployment": "nothing"}, "neither FLOW/NAME nor a deployment's id"),
+        ({"deployment": str(UUID(int=1))}, "no deployment"),
+        ({"flow_run": str(UUID(int=1))}, "no flow run"),
+        ({"flow_run": "crafty-mongoose"}, "not a flow run's id"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_is_not_there_is_named(site: Site, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        site.plans(**options)
+    assert says in refused.value.message
+
+
+def test_a_deployment_or_run_without_a_pool_is_refused(site: Site) -> None:
+    """A served flow has none."""
+    deployment_id, name = site.deployment(None)
+    run = site.client.create_flow_run_from_deployment(deployment_id)
+    with pytest.raises(PlanError, match="has no work pool"):
+        site.plans(deployment=name)
+    with pytest.raises(PlanError, match="in no work pool"):
+        site.plans(flow_run=str(run.id))
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        (NEEDED[1:], "region is not set"),
+        ((NEEDED[0], NEEDED[2]), "image is not set"),
+        (NEEDED[:2], "project is not set"),
+        ((*NEEDED, "imag=j:1"), "the closest is 'image'"),
+        ((*NEEDED, "hardware=tpu"), "hardware"),
+        ((*NEEDED, "credentials=key"), "credentials"),
+    ],
+)
+def test_a_job_variable_that_cannot_lead_to_a_job_is_one_error(
+    site: Site, variables: Sequence[str], says: str
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        site.plans(*variables, pool=site.pool())
+    assert says in refused.value.message
+    assert "\n" not in str(refused.value)
+
+
+def test_an_error_is_one_line_and_exit_code_1(site: Site, api_url: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect_vertex", "plan", "--pool", site.pool()],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PREFECT_API_URL": api_url, "PREFECT_HOME": str(tmp_path), "HOME": str(tmp_path)},
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line.split(":")[0] for line in done.stderr.splitlines()][:1] == ["prefect-vertex"]
+    assert len(done.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:1/api"], ids=["unset", "nobody there"])
+def test_without_a_server_none_is_started(url: str | None, tmp_path: Path) -> None:
+    """Prefect's client would start one of its own, which knows no pool."""
+    settings = temporary_settings({PREFECT_API_URL: url, PREFECT_HOME: tmp_path})
+    with settings, pytest.raises(SetupError) as refused:
+        plan(pool="vertex-forecast")
+    assert "PREFECT_API_URL" in str(refused.value)
+
+
+# --- reading arguments, and what files say --------------------------------------------------------
+
+
+def test_values_are_read_as_prefect_reads_them() -> None:
+    """JSON where it is JSON, else text; a dot reaches into a mapping later on."""
+    read = {
+        "a=1": 1,
+        "a=true": True,
+        "a=null": None,
+        'a={"x": [1]}': {"x": [1]},
+        "a=n1-standard-4": "n1-standard-4",
+        "a=b=c": "b=c",
+        "a=": "",
+    }
+    assert {text: parse_job_variables([text])["a"] for text in read} == read
+    assert parse_job_variables(["env.A=5", "b=x"]) == {"env.A": 5, "b": "x"}
+
+
+def test_a_placeholder_of_prefect_s_is_text() -> None:
+    text = "{{ prefect.blocks.gcp-credentials.mine }}"
+    assert parse_job_variables([f"credentials={text}"]) == {"credentials": text}
+
+
+@pytest.mark.parametrize("text", ["region", "=x", 'env={"A": }', "regions=[a, b"])
+def test_what_is_no_variable_is_refused(text: str) -> None:
+    with pytest.raises(PlanError, match="--job-variable"):
+        parse_job_variables([text])
+
+
+IMPERSONATED = {
+    "type": "impersonated_service_account",
+    "service_account_impersonation_url": (
+        "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"
+        "a@b.iam.gserviceaccount.com:generateAccessToken"
+    ),
+    "quota_project_id": "quota",
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "named", "known"),
+    [
+        (KEY, "", ("of-the-key", KEY["client_email"])),
+        (KEY, "of-the-variable", ("of-the-variable", KEY["client_email"])),
+        ({"type": "authorized_user", "quota_project_id": "quota"}, "", ("quota", "")),
+        (IMPERSONATED, "", ("quota", "a@b.iam.gserviceaccount.com")),
+        (None, "of-the-variable", ("of-the-variable", "")),
+        (None, "", ("", "")),
+    ],
+    ids=["key", "key and variable", "user", "impersonated", "variable", "nothing"],
+)
+@pytest.mark.parametrize("place", ["variable", "gcloud"])
+def test_the_machine_s_own_credentials_are_known_from_their_file(
+    content: Any,
+    named: str,
+    known: tuple[str, str],
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of GOOGLE_APPLICATION_CREDENTIALS, else gcloud's; the variable names the project."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    if named:
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", named)
+    if content is not None:
+        path = tmp_path / "application_default_credentials.json"
+        if place == "variable":
+            path = tmp_path / "mine.json"
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        path.write_text(json.dumps(content))
+
+    assert known_identity(CredentialValues()) == known
+
+
+def test_a_block_s_own_file_and_project_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's own project is not that of a block."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-the-machine")
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(KEY))
+    block = CredentialValues(service_account_file=str(path))
+    assert known_identity(block) == ("of-the-key", KEY["client_email"])
+    block = CredentialValues(service_account_file=str(path), own_project="of-the-block")
+    assert known_identity(block) == ("of-the-block", KEY["client_email"])
+
+
+@pytest.mark.parametrize("content", [None, "not JSON: -----BEGIN"], ids=["missing", "no JSON"])
+def test_a_file_that_cannot_be_read_is_named(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PrefectVertexError) as refused:
+        known_identity(CredentialValues(service_account_file=str(path)))
+    assert str(path) in str(refused.value)
+    assert "BEGIN" not in str(refused.value)

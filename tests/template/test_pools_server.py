@@ -1,0 +1,196 @@
+"""A real Prefect server takes every template, judges job variables by it, and offers its runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import anyio
+import pytest
+from prefect.client.orchestration import PrefectClient, SyncPrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import WorkPool
+from prefect.exceptions import PrefectHTTPStatusError
+
+from prefect_vertex.cli.children import Child, Children
+from prefect_vertex.cli.local import LocalStack, program
+from prefect_vertex.planning.plan import JobPlan, build_plan
+from prefect_vertex.template import VertexJobConfiguration, base_job_template
+from prefect_vertex.template.pool import POOL_TEMPLATES
+
+FOLDER = Path(__file__).parents[2] / "work_pool_templates"
+FIXTURES = Path(__file__).parent / "fixtures"
+NEEDED = {"region": "us-central1", "image": "i:1", "project": "p"}
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    """A server on a free port, with a home of its own."""
+    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-pools-"))
+    (home / "logs").mkdir()
+    with Children(home / "logs") as children:
+        started = LocalStack(children, home)
+        started.start_server()
+        yield started
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> Iterator[SyncPrefectClient]:
+    with SyncPrefectClient(api=stack.api_url) as client:
+        yield client
+
+
+@pytest.fixture
+def a_pool(client: SyncPrefectClient) -> Callable[..., WorkPool]:
+    """Create a pool with a template."""
+
+    def create(template: dict[str, Any], kind: str = "vertex-custom-job") -> WorkPool:
+        name = f"pool-{uuid4().hex[:8]}"
+        return client.create_work_pool(
+            WorkPoolCreate(name=name, type=kind, base_job_template=template)
+        )
+
+    return create
+
+
+@pytest.fixture
+def deploy(client: SyncPrefectClient) -> Callable[..., UUID]:
+    """Create a deployment to a pool."""
+
+    def create(pool: WorkPool, **job_variables: Any) -> UUID:
+        flow_id = client.create_flow_from_name(f"flow-{uuid4().hex[:8]}")
+        return client.create_deployment(
+            flow_id, "nightly", work_pool_name=pool.name, job_variables=job_variables
+        )
+
+    return create
+
+
+@pytest.fixture
+def planned(client: SyncPrefectClient, stack: LocalStack) -> Callable[..., list[JobPlan]]:
+    """Make a run of a deployment, and plan it as the worker does."""
+
+    def plan(deployment: UUID, pool: WorkPool, **job_variables: Any) -> list[JobPlan]:
+        run = client.create_flow_run_from_deployment(deployment, job_variables=job_variables)
+
+        async def resolve() -> VertexJobConfiguration:
+            async with PrefectClient(stack.api_url) as api:
+                return await VertexJobConfiguration.resolve_for_flow_run(
+                    run, client=api, work_pool=pool, worker_name="worker-1"
+                )
+
+        spec = anyio.run(resolve).run_spec(default_project="p")
+        return [build_plan(spec, each, attempt=1, bootstrap="pass") for each in spec.candidates]
+
+    return plan
+
+
+@pytest.mark.parametrize("name", POOL_TEMPLATES)
+def test_a_pool_from_each_file_plans_a_run(
+    a_pool: Callable[..., WorkPool],
+    deploy: Callable[..., UUID],
+    planned: Callable[..., list[JobPlan]],
+    name: str,
+) -> None:
+    pool = a_pool(read(FOLDER / f"{name}.json"))
+    plans = planned(deploy(pool, **NEEDED), pool, **{"env.SEASON": "12", "labels.team": "demand"})
+
+    assert pool.base_job_template == read(FOLDER / f"{name}.json")
+    for plan in plans:
+        (first, *_) = plan.request.custom_job.job_spec.worker_pool_specs
+        assert {"name": "SEASON", "value": "12"} in [
+            {"name": entry.name, "value": entry.value} for entry in first.container_spec.env
+        ]
+        assert plan.labels["team"] == "demand"
+
+
+@pytest.mark.parametrize(
+    ("variables", "culprit"),
+    [({"machine_typ": "n1-standard-4"}, "machine_typ"), ({"envs.A": "1"}, "envs.A")],
+)
+def test_our_template_makes_the_server_refuse_an_unknown_variable(
+    client: SyncPrefectClient,
+    a_pool: Callable[..., WorkPool],
+    deploy: Callable[..., UUID],
+    variables: dict[str, Any],
+    culprit: str,
+) -> None:
+    """Of a deployment and of a run, naming it."""
+    pool = a_pool(base_job_template())
+    deployment = deploy(pool, **NEEDED)
+    with pytest.raises(PrefectHTTPStatusError, match=culprit):
+        deploy(pool, **variables)
+    with pytest.raises(PrefectHTTPStatusError, match=culprit):
+        client.create_flow_run_from_deployment(deployment, job_variables=variables)
+
+
+@pytest.mark.parametrize("name", ["prefect_gcp_0_6_22", "prefect_bundled"])
+def test_a_pool_of_prefect_gcp_s_type_plans_its_runs(
+    a_pool: Callable[..., WorkPool],
+    deploy: Callable[..., UUID],
+    planned: Callable[..., list[JobPlan]],
+    name: str,
+) -> None:
+    """The server takes variables that its template does not know; they have no effect."""
+    pool = a_pool(read(FIXTURES / f"{name}.json"), "vertex-ai")
+    deployment = deploy(pool, region="us-central1", image="i:1")
+
+    (plan,) = planned(deployment, pool, machine_typ="n1-standard-8", worker_count=4)
+
+    (first,) = plan.request.custom_job.job_spec.worker_pool_specs
+    assert first.machine_spec.machine_type == "n1-standard-4"
+    assert plan.labels["prefect-io_work-pool-name"] == pool.name
+
+
+@pytest.mark.e2e
+def test_a_worker_says_once_at_its_start_what_the_pool_s_template_lacks(
+    stack: LocalStack, a_pool: Callable[..., WorkPool], tmp_path: Path
+) -> None:
+    """With a pool of prefect-gcp's type, which it works for as it is."""
+    pool = a_pool(read(FIXTURES / "prefect_gcp_0_6_22.json"), "vertex-ai")
+    with Children(tmp_path) as children:
+        worker = _start(children, stack, pool)
+        # It has synced more than once by then.
+        worker.wait_until(lambda: _heartbeats(stack, pool) > 1, seconds=60, what="a heartbeat")
+        said = [line for line in worker.output().splitlines() if "worker_count" in line]
+
+    assert len(said) == 1
+    assert "works with this one as it is" in said[0]
+
+
+def _start(children: Children, stack: LocalStack, pool: WorkPool) -> Child:
+    words = ["worker", "start", "--pool", pool.name, "--type", "vertex-custom-job"]
+    env = {
+        **stack.env,
+        "VERTEX_AI_EMULATOR_HOST": "127.0.0.1:1",
+        "PREFECT_WORKER_HEARTBEAT_SECONDS": "1",
+        "COLUMNS": "5000",
+    }
+    worker = children.start("worker", [*program("prefect"), *words], env=env)
+    worker.wait_until(lambda: "started!" in worker.output(), seconds=60, what="it had started")
+    return worker
+
+
+_SEEN: dict[str, set[Any]] = {}
+
+
+def _heartbeats(stack: LocalStack, pool: WorkPool) -> int:
+    """How many different heartbeats of the pool's worker have been seen."""
+    seen = _SEEN.setdefault(pool.name, set())
+    with SyncPrefectClient(api=stack.api_url) as client:
+        for worker in client._client.post(f"/work_pools/{pool.name}/workers/filter").json():
+            seen.add(worker["last_heartbeat_time"])
+    return len(seen)
