@@ -64,6 +64,8 @@ class Server:
             ),
             # SQLite takes one writer at a time, and these write much that nobody here reads.
             **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in UNUSED_SERVICES},
+            # Seconds that a writer waits for its turn before the server answers 503.
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "30",
             # The shortest that Prefect takes.
             "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
         }

@@ -8,7 +8,7 @@ from datetime import timedelta
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
-from prefect_vertex.lifecycle.decisions import Decision, Describe
+from prefect_vertex.lifecycle.decisions import Decision, Describe, Show
 from prefect_vertex.lifecycle.run import (
     HELD_LABEL,
     INSTANCE_LABEL,
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 MAX_DOUBLINGS = 4
 """How often the pause after a step that failed is doubled."""
+
+OLD_SECONDS = 1.0
+"""Age from which a run is read again before it is said to wait."""
 
 MAX_STEPS = 20
 """Steps for one run in one go; more would mean that a decision does not change what it sees."""
@@ -89,6 +92,10 @@ class Attendant:
             if decision == before and isinstance(decision, Describe):
                 # The answer was too old on arrival: the API is slow, and asking harder won't help.
                 break
+            if isinstance(decision, Show) and decision != before and self._is_old(view):
+                # The server takes a waiting state over a run that has ended meanwhile.
+                before, view = decision, None
+                continue
             more = (
                 await self._find_due(care, view)
                 if decision is None and view is not None
@@ -98,6 +105,11 @@ class Attendant:
                 return
             before, view = decision, None
         self._later(care)
+
+    def _is_old(self, view: RunView | None) -> bool:
+        """Whether the run may well have gone on since it was read."""
+        age = self.world.clock.now() - view.observed_at if view is not None else timedelta(0)
+        return age > timedelta(seconds=OLD_SECONDS)
 
     async def _decide(
         self, care: Care, view: RunView | None, jobs: tuple[JobSnapshot, ...]
