@@ -44,6 +44,7 @@ class Notes:
     Attributes:
         due_attempt: This process holds the run and is to create this attempt; 0 if it does not.
         rescheduled: That attempt is due because the last one's container rescheduled the run.
+        vanished: The job of the attempt before it ran, and is gone without a word.
         nothing_sent: It holds the run and knows that no create was sent for that attempt.
         holder_gone: The process that held the run is gone for certain, and it was not this one.
         cancels: When a cancel was last sent, by the job's key.
@@ -56,6 +57,7 @@ class Notes:
 
     due_attempt: int = 0
     rescheduled: bool = False
+    vanished: bool = False
     nothing_sent: bool = False
     holder_gone: bool = False
     cancels: Mapping[Key, datetime] = field(default_factory=dict)

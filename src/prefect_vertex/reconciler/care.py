@@ -94,6 +94,7 @@ class Care:
         settled_attempt: An attempt that is known to have none, though it was announced.
         interrupt: Set when the run stopped waiting while a step waits for its turn to submit.
         rescheduled: The due attempt follows one whose container rescheduled the run.
+        vanished: The attempt before the due one ran, and its job is gone.
         announced: The run's labels name this process as its holder.
         failed: The due attempt cannot be created; to be told until the server has taken it.
         adopted: This process goes on with a run that another had submitted.
@@ -126,6 +127,7 @@ class Care:
     submission: Submission | None = None
     shown: set[tuple[str, str, str]] = field(default_factory=set)
     rescheduled: bool = False
+    vanished: bool = False
     announced: bool = False
     failed: Crash | None = None
     adopted: bool = False
@@ -155,6 +157,7 @@ class Care:
         return Notes(
             due_attempt=0 if self.to_find else self.due_attempt,
             rescheduled=self.rescheduled,
+            vanished=self.vanished,
             nothing_sent=self.due_attempt > 0
             and (self.submission is None or self.submission.nothing_sent),
             holder_gone=self.holder_gone,

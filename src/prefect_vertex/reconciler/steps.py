@@ -157,6 +157,9 @@ class Attendant:
             return True
         settled = labelled == care.settled_attempt or empty_long_enough(care.looks, care.policy)
         due = due_after(care.newest_attempt, labelled, settled=settled)
+        # Its job ran, and was deleted since: no container may start for that attempt again.
+        care.vanished = 0 < due == labelled and await self._has_started(view, labelled)
+        due += care.vanished
         if due:
             if settled and due == labelled:
                 care.settled_attempt = labelled
@@ -166,9 +169,21 @@ class Attendant:
             care.due_attempt, care.to_find, care.looks = due, False, ()
             care.contested_attempt = 0
             return True
+        self._say_that_it_looks(care, view, labelled)
         pause = care.policy.create_settle_seconds / max(1, care.policy.create_settle_looks - 1)
         care.look_at = self.world.clock.now() + timedelta(seconds=pause)
         return False
+
+    def _say_that_it_looks(self, care: Care, view: RunView, attempt: int) -> None:
+        """Tell a person once why a run stands still."""
+        if len(care.looks) == 1:
+            limit = care.policy.create_settle_seconds
+            text = f"Attempt {attempt} may have a CustomJob: looking for it, for {limit:g} s."
+            self.world.runs.log(view, logging.INFO, text)
+
+    async def _has_started(self, view: RunView, attempt: int) -> bool:
+        """Whether the leader's container of an attempt has ever claimed its start."""
+        return bool(await self.world.runs.read_claim(view.id, _start_claim(attempt)))
 
     def _is_held_elsewhere(self, view: RunView) -> bool:
         """Whether another process has already announced an attempt for this very wait of the run.
@@ -186,8 +201,7 @@ class Attendant:
         rivals = [job.resource_name.job_id for job in jobs if job.attempt == newest]
         if len(rivals) < 2 or care.claimed_job_id in rivals:  # noqa: PLR2004 - two make a pair
             return
-        key = f"prefect-vertex-start-a{newest}-r0"
-        claim = await self.world.runs.read_claim(view.id, key)
+        claim = await self.world.runs.read_claim(view.id, _start_claim(newest))
         care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
 
     async def _repair_identifier(self, care: Care, view: RunView) -> None:
@@ -217,3 +231,8 @@ class Attendant:
             if care.tickets or care.adopted:
                 text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)
+
+
+def _start_claim(attempt: int) -> str:
+    """The key under which the leader's container claims its start; see the bootstrap's claims."""
+    return f"prefect-vertex-start-a{attempt}-r0"
