@@ -153,7 +153,7 @@ class Pool:
         """Drop the rules that still wait."""
         self.site.proxies.call("clear", owner=self.name)
 
-    def wait_fired(self, seconds: float = 30) -> bool:
+    def wait_fired(self, seconds: float = 90) -> bool:
         """Wait until every rule has found its call; whether they did."""
         try:
             wait_for(
@@ -194,7 +194,7 @@ class Pool:
         found = self.site.read([run]).get(run)
         return f"{found.state.type.value}/{found.state.name}" if found and found.state else ""
 
-    def wait_state(self, run: UUID, *wanted: str, seconds: float = 30) -> str:
+    def wait_state(self, run: UUID, *wanted: str, seconds: float = 90) -> str:
         """Wait until a run's state type or name is one of those."""
 
         def reached() -> str:
@@ -214,7 +214,7 @@ class Pool:
             if job["labels"].get("prefect-io_flow-run-id") in wanted
         ]
 
-    def wait_job(self, run: UUID, *states: str, seconds: float = 30) -> dict[str, Any]:
+    def wait_job(self, run: UUID, *states: str, seconds: float = 90) -> dict[str, Any]:
         """Wait until a run has a job in one of those states; any state if none is named."""
 
         def found() -> Any:

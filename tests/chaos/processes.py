@@ -1,10 +1,9 @@
-"""The processes of a chaos run: Prefect server, emulator, proxies, workers."""
+"""The processes between and beside the services of a chaos run: proxies and workers."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -14,24 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 from tests.chaos.rules import Rule
 from tests.chaos.waiting import wait_for
 
 from prefect_vertex.cli.children import Child, Children
-from prefect_vertex.cli.local import PROJECT, free_port, program
-from prefect_vertex.emulator.control_client import ControlClient
+from prefect_vertex.cli.local import PROJECT, program
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
-UNUSED_SERVICES = (
-    "EVENT_PERSISTER",
-    "LATE_RUNS",
-    "SCHEDULER",
-    "TASK_RUN_RECORDER",
-    "TRIGGERS",
-)
 QUICK = {
     "PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS": "1",
     "PREFECT_INTEGRATIONS_VERTEX_SWEEP_SECONDS": "3",
@@ -46,83 +36,6 @@ QUICK = {
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "3",
 }
 """Seconds instead of minutes; what is waited for is the same."""
-
-
-class Server:
-    """A Prefect server that can be killed and started again on the same port and database."""
-
-    def __init__(self, children: Children, home: Path, env: dict[str, str]) -> None:
-        self._children = children
-        self.port = free_port()
-        self.api_url = f"http://127.0.0.1:{self.port}/api"
-        self._starts = 0
-        self._env = {
-            **env,
-            "PREFECT_HOME": str(home / "server"),
-            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
-                "prefect.server.concurrency.lease_storage.filesystem"
-            ),
-            # SQLite takes one writer at a time, and these write much that nobody here reads.
-            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in UNUSED_SERVICES},
-            # The shortest that Prefect takes.
-            "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
-        }
-        self._child = self._start()
-
-    def _start(self) -> Child:
-        self._starts += 1
-        command = [*program("prefect"), "server", "start", "--host", "127.0.0.1"]
-        command += ["--port", str(self.port), "--no-ui"]
-        return self._children.start(f"server {self._starts}", command, env=self._env)
-
-    def wait(self) -> None:
-        """Wait until it answers."""
-        self._child.wait_until(self._answers, seconds=START_SECONDS, what="it answered")
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.api_url}/health", timeout=2).is_success
-        except httpx.HTTPError:
-            return False
-
-    def restart(self) -> None:
-        """SIGKILL, and a new start on the same database."""
-        os.kill(self._child.process.pid, signal.SIGKILL)
-        self._child.process.wait()
-        self._children.forget(self._child)
-        self._child = self._start()
-        self.wait()
-
-
-class Cloud:
-    """The emulator, with its control."""
-
-    def __init__(self, children: Children, env: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "prefect_vertex.emulator", "--control-port", "0"]
-        self._child = children.start("emulator", command, env=env)
-        self.address = ""
-
-    def wait(self) -> None:
-        """Wait until it serves."""
-
-        def ready() -> bool:
-            return self._child.output().count("\n") > 1
-
-        self._child.wait_until(ready, seconds=START_SECONDS, what="it served")
-        self.address, control = self._child.output().split()[:2]
-        self.control = ControlClient(control)
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """Every job that there ever was."""
-        return list(self.control.call("jobs"))
-
-    def freeze(self) -> None:
-        """SIGSTOP: connections stay, nothing is answered."""
-        os.kill(self._child.process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        os.kill(self._child.process.pid, signal.SIGCONT)
 
 
 class Proxies:

@@ -15,7 +15,8 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State
 from tests.chaos.ledger import Ledger
 from tests.chaos.pool import Pool
-from tests.chaos.processes import Cloud, Proxies, Server, Workers, worker_env
+from tests.chaos.processes import Proxies, Workers, worker_env
+from tests.chaos.services import Cloud, Server
 from tests.chaos.waiting import patiently
 
 from prefect_vertex.cli.children import Children

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from prefect.client.schemas.objects import State, StateType
+from tests.chaos.ledger import Expected
 from tests.chaos.rules import Rule
 
 from prefect_vertex.emulator.faults import Stockout
@@ -21,7 +22,7 @@ RARE = "c2-standard-8"
 
 @pytest.mark.beside
 def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
-    """Submitting, queued, provisioning, starting, running, hung, elsewhere, and by force."""
+    """Submitting, queued, provisioning, starting, running, hung, ended, deleted, and by force."""
     control = pool.site.cloud.control
     control.call("set_quotas", limits=[{"metric": SCARCE_METRIC, "limit": 0}], mode="queue")
     control.add_faults(Stockout(machine_type=RARE, after_seconds=600))
@@ -29,15 +30,18 @@ def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
     worker.wait_ready()
     delay = Rule(api="jobs", kind="CreateCustomJob", action="delay", seconds=3)
     never, once = pool.cancelled(), pool.cancelled(ran=(1,))
-    submitting = pool.start("--before", "60", rules=[delay], expected=never)
+    submitting = pool.start("--before", "600", rules=[delay], expected=never)
     queued = pool.start(expected=never, machine_type=SCARCE)
     provisioning = pool.start(expected=never, machine_type=RARE)
-    starting = pool.start("--before", "60", expected=never)
-    listening = pool.start("--work", "60", "--listens", expected=once)
-    hung = pool.start("--work", "60", expected=once)
-    elsewhere = pool.start("--work", "60", expected=once, region="europe-west4")
-    forced = pool.start("--work", "60", expected=once)
-    orphan = pool.start("--work", "60", expected=once, deployment=(gone := pool.deploy("gone")))
+    starting = pool.start("--before", "600", expected=never)
+    listening = pool.start("--work", "600", "--listens", expected=once)
+    hung = pool.start("--work", "600", expected=once)
+    elsewhere = pool.start("--work", "600", expected=once, region="europe-west4")
+    forced = pool.start("--work", "600", expected=once)
+    orphan = pool.start("--work", "600", expected=once, deployment=(gone := pool.deploy("gone")))
+    deleted = pool.start("--work", "600", expected=Expected(states=(), ran=(1,)))
+    ended = pool.start("--work", "600", expected=once)
+    vanished = pool.start("--work", "600", expected=once)
 
     assert pool.wait_fired()
     pool.cancel(submitting)
@@ -47,11 +51,16 @@ def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
     pool.cancel(provisioning)
     pool.wait_job(starting, "RUNNING")
     pool.cancel(starting)
-    for run in (listening, hung, elsewhere, forced, orphan):
+    for run in (listening, hung, elsewhere, forced, orphan, deleted, ended, vanished):
         pool.wait_state(run, "RUNNING")
     pool.site.client.delete_deployment(gone)
-    for run in (listening, hung, elsewhere, orphan):
+    pool.site.client.delete_flow_run(deleted)
+    for run in (listening, hung, elsewhere, orphan, ended, vanished):
         pool.cancel(run)
+    for run in (ended, vanished):
+        # At this very moment, while its run is Cancelling.
+        control.call("end_job", name=pool.wait_job(run)["name"], state="JOB_STATE_SUCCEEDED")
+    pool.site.cloud.delete(pool.wait_job(vanished, "SUCCEEDED")["name"])
     pool.site.client.set_flow_run_state(forced, State(type=StateType.CANCELLED), force=True)
     pool.settle(120)
     control.call("set_quotas", limits=[])
@@ -65,8 +74,8 @@ def test_cancelled_while_no_worker_is_there(pool: Pool) -> None:
     """The next worker finds the cancelled run whose job lives, and the one whose job has ended."""
     worker = pool.worker("steady")
     worker.wait_ready()
-    alive = pool.start("--work", "60", expected=pool.cancelled(ran=(1,)))
-    ended = pool.start("--work", "60", expected=pool.cancelled(ran=(1,)))
+    alive = pool.start("--work", "600", expected=pool.cancelled(ran=(1,)))
+    ended = pool.start("--work", "600", expected=pool.cancelled(ran=(1,)))
     for run in (alive, ended):
         pool.wait_state(run, "RUNNING")
     worker.kill()

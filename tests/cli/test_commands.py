@@ -27,7 +27,11 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         pytest.param(["demo", "--output", "{file}"], "cannot be a directory", id="output a file"),
         pytest.param(["emulator", "start", "--port", "99999"], "not a port", id="port"),
         pytest.param(["emulator", "start", "--storage-port", "-1"], "not a port", id="storage"),
-        pytest.param(["emulator", "start", "--data", "{file}"], "--data", id="data a file"),
+        pytest.param(
+            ["emulator", "start", "--storage-port", "0", "--data", "{file}"],
+            "--data",
+            id="data a file",
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_nothing_is_started(

@@ -149,3 +149,38 @@ def test_a_signal_before_the_command_ends_pid_1_too(
 
 def _pidfd(pid: int) -> int:
     return os.pidfd_open(pid)
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "runs"),
+    [("PENDING", "execute", 2), ("RUNNING", "execute", 1), ("PENDING", "other", 1)],
+)
+def test_prefect_s_command_runs_once_more_where_its_run_had_not_started(
+    bootstrap_env: dict[str, str],
+    serve: Callable[..., Any],
+    tmp_path: Path,
+    state: str,
+    last: str,
+    runs: int,
+) -> None:
+    """Prefect gives up at its first connection: an API that was away for seconds costs no run."""
+
+    def script(asked: Any) -> tuple[int, bytes]:
+        if asked.method == "GET":
+            return 200, f'{{"state_type": "{state}"}}'.encode()
+        return 201, b""
+
+    env = {"PREFECT_API_URL": serve(script).url, "PREFECT__FLOW_RUN_ID": "r"}
+    program = f"echo >> {shlex.quote(str(tmp_path / 'count'))}; exit 3"
+    command = [sys.executable, "-I", "-S", "-c", packed_bootstrap(), "sh", "-c", program, last]
+    done = subprocess.run(
+        [*UNSHARE, *command],
+        env={**bootstrap_env, **env, "PREFECT_VERTEX_ATTEMPT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 3
+    assert (tmp_path / "count").read_text() == "\n" * runs
+    assert ("running it again" in done.stdout) is (runs == 2)

@@ -187,3 +187,34 @@ async def test_another_worker_does_not_judge_a_retry_by_the_attempt_before(stage
     await stage.rest()
 
     assert stage.job(run).attempt == 2
+
+
+async def test_a_rescheduled_run_whose_job_was_deleted_is_not_run_again(stage: Stage) -> None:
+    """Somebody cancelled the job, and deleted it before its end was seen."""
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    run.claims["prefect-vertex-start-a1-r0"] = "nonce"
+    stage.reschedule(run)
+    stage.vanish(stage.job(run))
+    stage.submit(worker, run)
+    await stage.tick(40)
+
+    assert stage.jobs(run) == []
+    assert run.state is RunState.CRASHED
+    assert "attempt 1 had started the flow run and was deleted in Vertex AI" in run.message
+
+
+async def test_a_retry_long_after_the_job_was_deleted_is_a_new_attempt(stage: Stage) -> None:
+    """A container that claimed the first attempt's start would forbid it to the next."""
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    run.claims["prefect-vertex-start-a1-r0"] = "nonce"
+    stage.complete(run)
+    await stage.tick(3)
+    stage.vanish(stage.job(run))
+    stage.runs.put(run.id, RunState.SCHEDULED, "AwaitingRetry")
+    stage.submit(worker, run)
+    await stage.tick(40)
+
+    assert stage.job(run).attempt == 2
+    assert any("Attempt 1 may have a CustomJob" in line for line in stage.runs.logs[run.id])

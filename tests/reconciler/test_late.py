@@ -77,3 +77,21 @@ async def test_a_run_that_never_started_crashes_as_before(stage: Stage) -> None:
     await stage.tick(40)
 
     assert run.state is RunState.CRASHED
+
+
+async def test_a_run_that_was_read_long_ago_is_read_again_before_it_is_said_to_wait(
+    stage: Stage,
+) -> None:
+    """Many runs' steps of one tick take a while, and a short flow may end meanwhile."""
+    worker = await stage.worker()
+    run, _ = await stage.submitted(worker)
+    view = await stage.runs.read(run.id)
+    stage.move(stage.job(run), "PENDING")
+    stage.runs.put(run.id, RunState.RUNNING)
+    stage.complete(run)
+    await stage.clock.advance(2)
+    care = worker.book[run.id]
+    await worker._attendant.attend(care, view)
+
+    assert run.state is RunState.COMPLETED
+    assert "Provisioning" not in run.names

@@ -7,6 +7,7 @@ no command pays for another's libraries.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from cyclopts import App
@@ -55,6 +56,10 @@ def main() -> None:
         code = app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, such as `| head`; nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except PrefectVertexError as error:
         if os.environ.get("PREFECT_VERTEX_DEBUG"):
             raise

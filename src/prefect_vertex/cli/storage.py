@@ -93,7 +93,10 @@ class StorageServer:
         """
         status = self._request("POST", "/storage/v1/b?project=emulator", {"name": name})
         if status not in (http.HTTPStatus.OK, http.HTTPStatus.CONFLICT):
-            raise SetupError(f"Could not create bucket {name} on {self.address}: HTTP {status}")
+            raise SetupError(
+                f"Could not create bucket {name!r} on {self.address}: HTTP {status}.",
+                hint="A name has 3 to 63 lowercase letters, digits, hyphens, dots or underscores.",
+            )
 
     def __enter__(self) -> Self:
         self.start()

@@ -46,6 +46,7 @@ class Notes:
         rescheduled: That attempt is due because the last one's container rescheduled the run.
         continues: That attempt is due because the last one came to nothing, and nobody submitted
             the run again since; so its end has to be understood first.
+        vanished: The job of the attempt before it ran, and is gone without a word.
         nothing_sent: It holds the run and knows that no create was sent for that attempt.
         holder_gone: The process that held the run is gone for certain, and it was not this one.
         cancels: When a cancel was last sent, by the job's key.
@@ -64,6 +65,7 @@ class Notes:
     due_attempt: int = 0
     rescheduled: bool = False
     continues: bool = False
+    vanished: bool = False
     nothing_sent: bool = False
     holder_gone: bool = False
     cancels: Mapping[Key, datetime] = field(default_factory=dict)

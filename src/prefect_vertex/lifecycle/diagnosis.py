@@ -50,7 +50,7 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
     71: (
         TerminationReason.CANNOT_START,
         "the staged code could not be fetched",
-        "The run-as account needs roles/storage.objectViewer on the bucket of code_uri.",
+        "With 404 deploy again; with 403 the run-as account needs roles/storage.objectViewer.",
     ),
     72: (
         TerminationReason.CANNOT_START,

@@ -58,6 +58,8 @@ def _waits_for_next(case: Case) -> bool:
 def _due(case: Case) -> Decision:
     """This process is to create an attempt; the one before it has to be over and understood."""
     job = case.job
+    if case.notes.vanished and case.notes.rescheduled:
+        return _crash_vanished(case)
     if job is None:
         return Create(case.notes.due_attempt)
     if not job.is_terminal:
@@ -79,6 +81,19 @@ def _due(case: Case) -> Decision:
         if not isinstance(decision, Settle | HandBack):
             return decision
     return Create(case.notes.due_attempt)
+
+
+def _crash_vanished(case: Case) -> Decision:
+    """Its container rescheduled the run, and nobody knows why it was asked to end."""
+    diagnosis = Diagnosis(
+        reason=TerminationReason.DISAPPEARED,
+        summary=(
+            f"The CustomJob of attempt {case.notes.due_attempt - 1} had started the flow run and "
+            "was deleted in Vertex AI, outside Prefect, before its end was seen."
+        ),
+        resolution="Run it again if it was not meant to be stopped.",
+    )
+    return Crash(outcome_of(diagnosis.reason, None, diagnosis), diagnosis.message)
 
 
 def _without_job(case: Case) -> Decision:

@@ -95,6 +95,7 @@ class Care:
         last_sign: The run's last sign of life, where there is a limit to its silence.
         unstarted: Attempts of which no container has claimed its start.
         started: Attempts of which one has.
+        vanished: The attempt before the due one ran, and its job is gone.
         announced: The run's labels name this process as its holder.
         failed: The due attempt cannot be created; to be told until the server has taken it.
         adopted: This process goes on with a run that another had submitted.
@@ -136,6 +137,7 @@ class Care:
     last_sign: datetime | None = None
     unstarted: frozenset[int] = frozenset()
     started: frozenset[int] = frozenset()
+    vanished: bool = False
     announced: bool = False
     failed: Crash | None = None
     adopted: bool = False
@@ -166,6 +168,7 @@ class Care:
             due_attempt=0 if self.to_find else self.due_attempt,
             rescheduled=self.rescheduled,
             continues=self.due_attempt > 1 and not self.anew,
+            vanished=self.vanished,
             nothing_sent=self.due_attempt > 0
             and (self.submission is None or self.submission.nothing_sent),
             holder_gone=self.holder_gone,

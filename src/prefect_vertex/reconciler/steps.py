@@ -9,7 +9,7 @@ from datetime import timedelta
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
-from prefect_vertex.lifecycle.decisions import Decision, Describe
+from prefect_vertex.lifecycle.decisions import Decision, Describe, Show
 from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import (
     AWAITING_STATE,
@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 MAX_DOUBLINGS = 4
 """How often the pause after a step that failed is doubled."""
+
+OLD_SECONDS = 1.0
+"""Age from which a run is read again before it is said to wait."""
 
 MAX_STEPS = 20
 """Steps for one run in one go; more would mean that a decision does not change what it sees."""
@@ -95,6 +98,10 @@ class Attendant:
             if decision == before and isinstance(decision, Describe):
                 # The answer was too old on arrival: the API is slow, and asking harder won't help.
                 break
+            if isinstance(decision, Show) and decision != before and self._is_old(view):
+                # The server takes a waiting state over a run that has ended meanwhile.
+                before, view = decision, None
+                continue
             more = (
                 await self._find_due(care, view)
                 if decision is None and view is not None
@@ -104,6 +111,11 @@ class Attendant:
                 return
             before, view = decision, None
         self._later(care)
+
+    def _is_old(self, view: RunView | None) -> bool:
+        """Whether the run may well have gone on since it was read."""
+        age = self.world.clock.now() - view.observed_at if view is not None else timedelta(0)
+        return age > timedelta(seconds=OLD_SECONDS)
 
     async def _decide(
         self, care: Care, view: RunView | None, jobs: tuple[JobSnapshot, ...]
@@ -154,6 +166,9 @@ class Attendant:
         settled = labelled == care.settled_attempt or empty_long_enough(care.looks, care.policy)
         found = max(care.newest_attempt, care.trail.answered)
         due = due_after(found, labelled, settled=settled)
+        # Its job ran, and was deleted since: no container may start for that attempt again.
+        care.vanished = 0 < due == labelled and await self._has_started(view, labelled)
+        due += care.vanished
         if due:
             if settled and due == labelled:
                 care.settled_attempt = labelled
@@ -168,9 +183,21 @@ class Attendant:
             care.due_attempt, care.to_find, care.looks = due, False, ()
             care.contested_attempt = 0
             return True
+        self._say_that_it_looks(care, view, labelled)
         pause = care.policy.create_settle_seconds / max(1, care.policy.create_settle_looks - 1)
         care.look_at = self.world.clock.now() + timedelta(seconds=pause)
         return False
+
+    def _say_that_it_looks(self, care: Care, view: RunView, attempt: int) -> None:
+        """Tell a person once why a run stands still."""
+        if len(care.looks) == 1:
+            limit = care.policy.create_settle_seconds
+            text = f"Attempt {attempt} may have a CustomJob: looking for it, for {limit:g} s."
+            self.world.runs.log(view, logging.INFO, text)
+
+    async def _has_started(self, view: RunView, attempt: int) -> bool:
+        """Whether the leader's container of an attempt has ever claimed its start."""
+        return bool(await self.world.runs.read_claim(view.id, _start_claim(attempt)))
 
     def _is_held_elsewhere(self, view: RunView) -> bool:
         """Whether another process has already announced an attempt for this very wait of the run.
@@ -189,8 +216,7 @@ class Attendant:
         rivals = [job.resource_name.job_id for job in jobs if job.attempt == newest]
         if len(rivals) < 2 or care.claimed_job_id in rivals:  # noqa: PLR2004 - two make a pair
             return
-        key = f"prefect-vertex-start-a{newest}-r0"
-        claim = await self.world.runs.read_claim(view.id, key)
+        claim = await self.world.runs.read_claim(view.id, _start_claim(newest))
         care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
 
     async def _read_starts(self, care: Care, view: RunView) -> None:
@@ -203,8 +229,7 @@ class Attendant:
             return
         _, replicas = view.candidate(job.attempt) or (0, 1)
         for rank in range(replicas):
-            key = f"prefect-vertex-start-a{job.attempt}-r{rank}"
-            if await self.world.runs.read_claim(view.id, key):
+            if await self.world.runs.read_claim(view.id, _start_claim(job.attempt, rank)):
                 care.started |= {job.attempt}
                 return
         care.unstarted |= {job.attempt}
@@ -263,3 +288,8 @@ class Attendant:
                 self.world.runs.log(view, logging.INFO, text)
             if job.phase is JobPhase.RUNNING:
                 await self._actor.walker.found(care, view, job)
+
+
+def _start_claim(attempt: int, rank: int = 0) -> str:
+    """The key under which a replica's container claims its start; see the bootstrap's claims."""
+    return f"prefect-vertex-start-a{attempt}-r{rank}"

@@ -76,6 +76,12 @@ def claim(replica: str) -> None:
         judge(replica, ask(path) if answer in (ABSENT, CONFLICT) else own, own)
 
 
+def is_unstarted() -> bool:
+    """Whether the flow run still waits for its process, once the Prefect API answers again."""
+    run = "/flow_runs/" + env.get("PREFECT__FLOW_RUN_ID", "")
+    return bool(claim_path("") and ask(run)["state_type"] == "PENDING")
+
+
 def judge(replica: str, holder: Any, own: Any) -> None:
     """Return if the command is to run; end if another start holds the claim, or the run is over."""
     run = env["PREFECT__FLOW_RUN_ID"]

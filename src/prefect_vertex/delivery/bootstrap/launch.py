@@ -10,7 +10,8 @@ import signal
 import sys
 from typing import NoReturn
 
-from prefect_vertex.delivery.bootstrap.basics import die, env
+from prefect_vertex.delivery.bootstrap.basics import die, env, say
+from prefect_vertex.delivery.bootstrap.claims import is_unstarted
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 FORWARDED = (*SIGNALS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
@@ -57,7 +58,12 @@ def run(command: list[str]) -> NoReturn:
     """Become the command, or its init as PID 1; failing that, end as a shell would."""
     try:
         if os.getpid() == 1:
-            sys.exit(supervise(command))
+            code = supervise(command)
+            # Prefect does not repeat its first connection; above 128 it was asked to end.
+            if 0 < code < 128 and command[-1] == "execute" and is_unstarted():
+                say("running it again: the flow run had not started")
+                code = supervise(command)
+            sys.exit(code)
         os.execvp(command[0], command)  # noqa: S606 - a shell would rewrite the command
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
