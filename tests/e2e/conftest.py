@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import textwrap
 import time
@@ -27,6 +28,10 @@ from prefect.logging.handlers import APILogWorker
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, LocalStack
+
+if str(Path(__file__).resolve().parents[2]) not in sys.path:
+    # For the module beside this one: test folders are no packages of their own.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 BUCKET = "e2e-bucket"
 REGION = "us-central1"

@@ -139,6 +139,7 @@ def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
     assert resolved(
         provisioning_timeout_seconds=5,
         start_grace_seconds=0,
+        stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         job_watch_poll_interval=2.5,
         maximum_run_time_hours=0.5,
@@ -146,6 +147,7 @@ def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
     ).run_policy() == RunPolicy(
         provisioning_timeout_seconds=5,
         start_grace_seconds=0,
+        stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         poll_interval_seconds=2.5,
         timeout_seconds=1800,

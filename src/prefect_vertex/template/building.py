@@ -107,6 +107,7 @@ def candidate_policy(configuration: VertexJobConfiguration) -> RunPolicy:
     return RunPolicy(
         provisioning_timeout_seconds=configuration.provisioning_timeout_seconds,
         start_grace_seconds=configuration.start_grace_seconds,
+        stall_timeout_seconds=configuration.stall_timeout_seconds,
         cancel_grace_seconds=configuration.cancel_grace_seconds,
         timeout_seconds=timeout,
         poll_interval_seconds=configuration.job_watch_poll_interval,

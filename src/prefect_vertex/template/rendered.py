@@ -68,6 +68,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     prefect_api_key_secret: str | None = None
     provisioning_timeout_seconds: _Seconds | None = None
     start_grace_seconds: _Grace = 900.0
+    stall_timeout_seconds: _Seconds | None = None
     cancel_grace_seconds: _Grace = 60.0
     job_watch_poll_interval: _Seconds | None = None
 

@@ -215,6 +215,16 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
             "flow run has crashed."
         ),
     )
+    stall_timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        title="Stall Timeout (Seconds)",
+        description=(
+            "How long a running flow may give no sign of life: a log line, or a change of its "
+            "state, a task run or a subflow run. Then its job is cancelled and the flow run has "
+            "crashed. Empty: as long as it takes."
+        ),
+    )
     cancel_grace_seconds: float = Field(
         default=60,
         ge=0,
