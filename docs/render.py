@@ -47,6 +47,10 @@ def settings_page() -> str:
             "there, the bootstrap's too |"
         ),
         (
+            "| `CLOUD_QUOTAS_EMULATOR_HOST=host:port` | quotas are read there (`preflight_quota`, "
+            "`plan --quota`), in plain text and without credentials |"
+        ),
+        (
             "| `SECRET_MANAGER_EMULATOR_HOST=http://host:port` | the bootstrap reads "
             "`prefect_api_key_secret` there, over Secret Manager's REST API and without a token |"
         ),

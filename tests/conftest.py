@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-_FOREIGN = ("PREFECT_", "GOOGLE_", "VERTEX_", "STORAGE_EMULATOR", "GCE_METADATA", "CLOUDSDK_")
+_FOREIGN = (
+    "PREFECT_",
+    "GOOGLE_",
+    "VERTEX_",
+    "STORAGE_EMULATOR",
+    "CLOUD_QUOTAS_",
+    "GCE_METADATA",
+    "CLOUDSDK_",
+)
 _LOOPBACK = {"127.0.0.1", "::1", "localhost", ""}
 
 

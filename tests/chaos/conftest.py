@@ -124,7 +124,8 @@ class Crowd:
 
 def is_beside(item: pytest.Item) -> bool:
     """Whether a test runs beside others."""
-    return not LONG and item.get_closest_marker("beside") is not None
+    is_short = not LONG and item.get_closest_marker("long") is None
+    return is_short and item.get_closest_marker("beside") is not None
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

@@ -122,6 +122,8 @@ def a_pool(machine: str, count: int, accelerator: str = "", number: int = 0) -> 
         ([a_pool("n1-standard-4", 1), a_pool("e2-highmem-8", 2)], "STANDARD", {"cpus": 20}),
         ([a_pool("n2-standard-8", 1)], "STRATEGY_UNSPECIFIED", {"n2_cpus": 8}),
         ([a_pool("n1-standard-4", 1)], "SPOT", {"preemptible_cpus": 4}),
+        # Seen to be one metric for every family.
+        ([a_pool("n2-standard-4", 1)], "FLEX_START", {"preemptible_cpus": 4}),
         (
             [a_pool("n1-standard-4", 2, "NVIDIA_TESLA_T4", 2)],
             "FLEX_START",

@@ -16,6 +16,7 @@ from prefect_vertex.lifecycle.decisions import (
     Create,
     Decision,
     HandBack,
+    Hop,
     MarkCancelled,
     Requeue,
     Reschedule,
@@ -98,7 +99,15 @@ RUNS = st.builds(
     name=st.just("a-run"),
     state=st.sampled_from(RunState),
     state_name=st.sampled_from(
-        ["Pending", "Submitting", "InfrastructurePending", "Provisioning", "AwaitingRetry", ""]
+        [
+            "Pending",
+            "Submitting",
+            "InfrastructurePending",
+            "Provisioning",
+            "AwaitingCapacity",
+            "AwaitingRetry",
+            "",
+        ]
     ),
     state_id=st.sampled_from(["s1", "s2", "s3"]),
     state_time=MOMENTS,
@@ -118,6 +127,7 @@ NOTES = st.builds(
     Notes,
     due_attempt=st.integers(-1, 8),
     rescheduled=st.booleans(),
+    continues=st.booleans(),
     nothing_sent=st.booleans(),
     holder_gone=st.booleans(),
     cancels=st.dictionaries(KEYS, MOMENTS, max_size=3),
@@ -126,6 +136,10 @@ NOTES = st.builds(
     ended=st.dictionaries(KEYS, MOMENTS, max_size=3),
     gone=TIMES,
     claimed_job_id=st.sampled_from(["", "1", "2"]),
+    unstarted=st.frozensets(st.integers(1, 8)),
+    answered=st.integers(0, 8),
+    restarts=st.none() | st.integers(0, 8),
+    last_sign=MAYBE_MOMENTS,
 )
 POLICIES = st.builds(
     RunPolicy,
@@ -134,6 +148,7 @@ POLICIES = st.builds(
     cancel_grace_seconds=st.sampled_from([0.0, 60.0]),
     max_restarts=st.integers(0, 6),
     timeout_seconds=st.none() | st.sampled_from([30.0, 3600.0]),
+    stall_timeout_seconds=st.none() | st.sampled_from([0.0, 60.0]),
     spot=st.booleans(),
     create_settle_looks=st.integers(0, 4),
 )
@@ -160,7 +175,7 @@ def test_every_decision_is_sound(
     assert isinstance(decision, get_args(Decision))
     assert decide(run, list(reversed(jobs)), policy, NOW, notes) == decision
     live = [job for job in ours(run, jobs) if not job.is_terminal]
-    if isinstance(decision, Crash | MarkCancelled | Create | HandBack | Requeue | Reschedule):
+    if isinstance(decision, Crash | Hop | MarkCancelled | Create | HandBack | Requeue | Reschedule):
         assert run is not None
         if isinstance(decision, Requeue):
             # Its live job would be an earlier attempt's; the next holder sees it off.
@@ -179,7 +194,7 @@ def test_what_is_proposed_fits_the_state_that_the_run_is_in(
     """The server would accept a Pending state over a finished run, or Crashed over a suspended."""
     decision = decide(run, jobs, policy, NOW, notes)
 
-    if isinstance(decision, Show | Create | Requeue):
+    if isinstance(decision, Show | Create | Requeue | Hop):
         assert run.state is RunState.PENDING
     if isinstance(decision, HandBack):
         assert run.state is RunState.SCHEDULED
@@ -192,11 +207,26 @@ def test_what_is_proposed_fits_the_state_that_the_run_is_in(
 
 
 @EXAMPLES
+@given(RUNS, JOBS, POLICIES, NOTES)
+def test_only_what_never_began_is_tried_elsewhere(
+    run: RunView, jobs: list[JobSnapshot], policy: RunPolicy, notes: Notes
+) -> None:
+    decision = decide(run, jobs, policy, NOW, notes)
+
+    if isinstance(decision, Hop):
+        job = next(job for job in jobs if job.resource_name == decision.job)
+        assert job.is_terminal
+        assert job.described
+        assert job.start_time is None
+        assert job.attempt in notes.unstarted
+
+
+@EXAMPLES
 @given(RUNS, JOBS, POLICIES)
 def test_without_memory_no_attempt_is_created_and_no_run_taken_from_its_holder(
     run: RunView, jobs: list[JobSnapshot], policy: RunPolicy
 ) -> None:
-    assert not isinstance(decide(run, jobs, policy, NOW), Create | Requeue)
+    assert not isinstance(decide(run, jobs, policy, NOW), Create | Requeue | Hop)
 
 
 @EXAMPLES
@@ -209,4 +239,5 @@ def test_only_a_job_that_lives_is_cancelled(
     if isinstance(decision, CancelJob):
         job = next(job for job in jobs if job.resource_name == decision.job)
         assert not job.is_terminal
-        assert decision.verdict is None or job.described or notes.rescheduled
+        follows = notes.rescheduled or notes.continues
+        assert decision.verdict is None or job.described or follows

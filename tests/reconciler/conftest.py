@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import WORKER_LABEL, RunState
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
-from prefect_vertex.reconciler.care import Assignment, Ticket
+from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.ports import Figures, World
+from prefect_vertex.reconciler.tickets import Ticket
 from prefect_vertex.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -200,22 +201,33 @@ class Stage:
     # --- runs ----------------------------------------------------------------------------------
 
     def assignment(
-        self, run: Run, location: str = HOME, policy: RunPolicy | None = None
+        self,
+        run: Run,
+        location: str = HOME,
+        policy: RunPolicy | None = None,
+        *,
+        regions: Sequence[str] = (),
+        **fields: Any,
     ) -> Assignment:
-        """What a run asks for."""
+        """What a run asks for: machines in a location, then in further regions."""
         pool = {
             "machine_spec": {"machine_type": "n1-standard-4"},
             "container_spec": {"image_uri": "europe-docker.pkg.dev/p/flows/forecast:1"},
         }
-        candidate = Candidate(
-            project=PROJECT,
-            location=location,
-            job_spec={"worker_pool_specs": [pool]},
-            command=("prefect", "flow-run", "execute"),
+        candidates = tuple(
+            Candidate(
+                index=index,
+                project=PROJECT,
+                location=place,
+                job_spec={"worker_pool_specs": [pool]},
+                command=("prefect", "flow-run", "execute"),
+            )
+            for index, place in enumerate((location, *regions))
         )
         identity = RunIdentity(flow_run_id=run.id, flow_run_name="a-run", work_pool_id=POOL_ID)
-        spec = RunSpec(identity=identity, candidates=(candidate,))
-        return Assignment(run_id=run.id, spec=spec, policy=policy or RunPolicy(), bootstrap="pass")
+        spec = RunSpec(identity=identity, candidates=candidates)
+        policy = policy or RunPolicy()
+        return Assignment(run_id=run.id, spec=spec, policy=policy, bootstrap="pass", **fields)
 
     def pick_up(self, run: Run, worker_name: str = "") -> None:
         """A worker wins the run, as Prefect's base class does it before `run()`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -123,6 +123,8 @@ class FakeFlowRuns:
         self.calls: Counter[str] = Counter()
         self.logs: dict[str, list[str]] = defaultdict(list)
         self.events: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        self.signs: dict[str, datetime] = {}
+        self.tables: dict[str, list[list[dict[str, str]]]] = defaultdict(list)
         self.misdeeds: list[str] = []
         self._lost_answer: Exception | None = None
 
@@ -245,6 +247,18 @@ class FakeFlowRuns:
         await self._call("roster")
         online = frozenset(self.online - self.offline)
         return Roster(online=online, offline=frozenset(self.offline))
+
+    async def last_sign(self, run: RunView) -> datetime:
+        """See `FlowRuns.last_sign`."""
+        await self._call("last_sign", run.id)
+        return max(run.state_time, self.signs.get(run.id, run.state_time))
+
+    async def publish(
+        self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
+    ) -> None:
+        """See `FlowRuns.publish`."""
+        await self._call("publish", run.id)
+        self.tables[key].append([dict(row) for row in rows])
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """See `FlowRuns.log`."""

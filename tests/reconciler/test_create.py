@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.errors import (
     AccessDeniedError,
     QuotaExceededError,
@@ -32,7 +33,6 @@ REFUSED: dict[str, type[ServiceError]] = {
     "FAILED_PRECONDITION": RequestRejectedError,
     "OUT_OF_RANGE": RequestRejectedError,
     "UNIMPLEMENTED": RequestRejectedError,
-    "DATA_LOSS": ServiceError,
     "UNAUTHENTICATED": AccessDeniedError,
 }
 
@@ -152,13 +152,10 @@ async def test_a_quota_denial_that_took_effect_all_the_same_leaves_one_live_job(
     assert ticket.resource_name == job.resource_name
 
 
-@pytest.mark.parametrize("kind", [QuotaExceededError, RateLimitedError])
-async def test_five_minutes_without_quota_are_waited_for(
-    kind: type[ServiceError], stage: Stage
-) -> None:
+async def test_five_minutes_of_too_many_requests_are_waited_for(stage: Stage) -> None:
     worker = await stage.worker()
     gateway = stage.gateway()
-    gateway.down["create"] = kind("Could not create: RESOURCE_EXHAUSTED.")
+    gateway.down["create"] = RateLimitedError("Could not create: RESOURCE_EXHAUSTED.")
 
     run, _ = stage.submit(worker)
     await stage.tick(60)
@@ -169,16 +166,32 @@ async def test_five_minutes_without_quota_are_waited_for(
     assert RunState.CRASHED not in {kind for kind, *_ in run.history}
 
 
-async def test_the_budget_ends_with_the_root_cause(stage: Stage) -> None:
+async def test_where_requests_are_too_many_for_too_long_the_next_candidate_is_tried(
+    stage: Stage,
+) -> None:
     worker = await stage.worker()
     gateway = stage.gateway()
-    gateway.down["create"] = QuotaExceededError("Quota exceeded.", hint="Ask for more.")
+    gateway.down["create"] = RateLimitedError("Too many requests.", hint="Ask for more.")
 
-    run, ticket = stage.submit(worker, policy=RunPolicy(create_budget_seconds=60))
+    policy = RunPolicy(create_budget_seconds=60)
+    run, ticket = stage.submit(worker, policy=policy, regions=["europe-west4"])
+    await stage.tick(20)
+
+    assert ticket.resource_name == stage.job(run).resource_name
+    assert stage.job(run).resource_name.location == "europe-west4"
+
+
+async def test_the_budget_of_the_last_attempt_ends_with_the_root_cause(stage: Stage) -> None:
+    worker = await stage.worker()
+    gateway = stage.gateway()
+    gateway.down["create"] = RateLimitedError("Too many requests.", hint="Ask for more.")
+
+    policy, capacity = RunPolicy(create_budget_seconds=60), CapacityPolicy(max_attempts=1)
+    run, ticket = stage.submit(worker, policy=policy, capacity=capacity)
     await stage.tick(20)
 
     assert run.name == "Crashed"
-    assert run.message == "Quota exceeded. Ask for more. Tried for 60 s."
+    assert "Too many requests. Ask for more. Tried for 60 s." in run.message
     assert ticket.crashed
 
 

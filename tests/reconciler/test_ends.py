@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.runs.port import PrefectUnavailableError
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
@@ -124,7 +126,8 @@ async def test_a_job_that_reached_its_maximum_run_time_crashes_its_run(stage: St
 
 async def test_a_job_without_machines_is_cancelled_and_then_its_run_crashed(stage: Stage) -> None:
     policy = RunPolicy(provisioning_timeout_seconds=30)
-    run, _ = await stage.submitted(await stage.worker(), policy=policy)
+    capacity = CapacityPolicy(max_attempts=1)
+    run, _ = await stage.submitted(await stage.worker(), policy=policy, capacity=capacity)
     await stage.tick(8)
     assert stage.job(run).state == "JOB_STATE_CANCELLING"
     assert run.name == "Provisioning"
@@ -132,6 +135,7 @@ async def test_a_job_without_machines_is_cancelled_and_then_its_run_crashed(stag
     await stage.tick()
 
     assert run.name == "Crashed"
+    assert "no capacity in us-central1" in run.message
     assert "had no machines after 30 s" in run.message
 
 
@@ -184,3 +188,32 @@ async def test_a_deleted_runs_job_is_cancelled(stage: Stage) -> None:
     await stage.tick(14)
 
     assert worker.book == {}
+
+
+async def test_a_flow_that_gives_no_sign_of_life_is_ended(stage: Stage) -> None:
+    policy = RunPolicy(stall_timeout_seconds=60)
+    run, _ = await stage.running(await stage.worker(), policy=policy)
+    await stage.tick(8)
+    stage.runs.signs[run.id] = stage.wall.now()
+    await stage.tick(11)
+    assert stage.job(run).state == "JOB_STATE_RUNNING"
+    await stage.tick(3)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    assert "no sign of life for 60 s" in run.message
+
+
+async def test_signs_of_life_that_cannot_be_read_are_no_evidence(stage: Stage) -> None:
+    policy = RunPolicy(stall_timeout_seconds=60)
+    run, _ = await stage.running(await stage.worker(), policy=policy)
+
+    def unreadable(method: str) -> tuple[Exception, bool] | None:
+        return (PrefectUnavailableError("500"), False) if method == "last_sign" else None
+
+    stage.runs.mischief = unreadable
+    await stage.tick(60)
+
+    assert stage.job(run).state == "JOB_STATE_RUNNING"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prefect_vertex.errors import ServiceUnavailableError, ServiceVerdict
+from prefect_vertex.capacity.policy import CapacityPolicy
+from prefect_vertex.errors import QuotaExceededError, ServiceUnavailableError, ServiceVerdict
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -29,6 +30,8 @@ STOCKOUT = (8, "Resources are insufficient in region: us-central1.")
 EXIT_1 = (3, "The replica workerpool0-0 exited with a non-zero status of 1.")
 EXIT_75 = (3, "The replica workerpool0-0 exited with a non-zero status of 75.")
 PLACES = ("us-central1", "europe-west4")
+NO_ROOM = ServiceVerdict(code="RESOURCE_EXHAUSTED")
+PATIENT = CapacityPolicy(max_attempts=0, max_wall_seconds=0, backoff_max_seconds=60)
 
 
 class Story:
@@ -58,6 +61,8 @@ class Story:
     def _vertex_fault(self, method: str) -> tuple[Exception, bool] | None:
         if method == "submission_turn" or not self.happens(self.trouble):
             return None
+        if method == "create" and self.happens(0.5):
+            return QuotaExceededError("No room.", verdict=NO_ROOM), False
         error = ServiceUnavailableError("No answer.", verdict=ServiceVerdict(code="UNAVAILABLE"))
         return error, self.happens(0.5)
 
@@ -80,10 +85,17 @@ class Story:
         """Workers are offered the runs that are Scheduled, and take some."""
         for run in self.stage.runs.rows.values():
             if run.state is RunState.SCHEDULED and not run.retries_in_process and self.happens(0.4):
-                place = self.chance.choice(PLACES)
                 policy = RunPolicy(spot=True, max_restarts=50)
                 worker = self.chance.choice(self.stage.workers)
-                self.stage.submit(worker, run, location=place, policy=policy)
+                first, *others = PLACES
+                self.stage.submit(
+                    worker,
+                    run,
+                    location=first,
+                    regions=others,
+                    policy=policy,
+                    capacity=PATIENT,
+                )
 
     async def look(self) -> None:
         """Five seconds pass and every worker looks."""
@@ -106,6 +118,8 @@ class Story:
                 self._end_cancelled(run, job)
             elif job.state == "JOB_STATE_PENDING" and self.happens(0.3):
                 self._start(run, job)
+            elif job.state == "JOB_STATE_PENDING" and self.happens(self.trouble / 4):
+                self.stage.move(job, "FAILED", STOCKOUT)
             elif job.resource_name.key in self.executing:
                 self._execute(run, job)
 

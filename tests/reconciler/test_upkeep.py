@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
     from tests.reconciler.fakes import Run
 
-    from prefect_vertex.reconciler.care import Ticket
     from prefect_vertex.reconciler.loop import Reconciler
+    from prefect_vertex.reconciler.tickets import Ticket
 
 pytestmark = pytest.mark.anyio
 LEASE = "lease-1"

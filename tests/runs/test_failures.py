@@ -47,6 +47,8 @@ CALLS: dict[str, Any] = {
     "renew_lease": lambda runs: runs.renew_lease(NOBODY),
     "roster": lambda runs: runs.roster(),
     "restore": lambda runs: runs.restore(A_VIEW),
+    "last_sign": lambda runs: runs.last_sign(A_VIEW),
+    "publish": lambda runs: runs.publish(A_VIEW, "a-key", [], ""),
 }
 
 

@@ -48,7 +48,8 @@ def outcome(configuration: VertexJobConfiguration) -> tuple[str, str]:
             told += f"{candidate.credentials_key}{candidate.checkpoint_dir}"
     except PlanError as error:
         return str(error), ""
-    return told, repr((configuration.run_policy(), configuration.capacity_policy()))
+    patience = (configuration.run_policy(), configuration.capacity_policy())
+    return told, repr((*patience, configuration.preflight_quota))
 
 
 def test_the_file_in_the_tree_is_the_default_template() -> None:
@@ -153,6 +154,7 @@ EFFECTS: dict[str, Any] = {
     "strategy": "SPOT",
     "candidates": [{"strategy": "SPOT"}, {}],
     "capacity": {"max_attempts": 1},
+    "preflight_quota": True,
     "disable_retries": False,
     "scheduling": {"timeout": "60s"},
     "network": "projects/1/global/networks/n",

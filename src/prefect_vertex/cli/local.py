@@ -88,6 +88,7 @@ class LocalStack:
         if self.vertex_address:
             env["VERTEX_AI_EMULATOR_HOST"] = self.vertex_address
             env["STORAGE_EMULATOR_HOST"] = self.storage_url
+            env["CLOUD_QUOTAS_EMULATOR_HOST"] = self.vertex_address
             env["GOOGLE_CLOUD_PROJECT"] = PROJECT
         return env
 

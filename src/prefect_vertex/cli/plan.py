@@ -1,7 +1,7 @@
 """`prefect-vertex plan`: what the worker would submit, for people to read or to run themselves.
 
 It reads the pool, the deployment and their blocks through the Prefect API, and asks nothing of
-Google: what the worker learns from its credentials is taken from their files.
+Google: what the worker learns from its credentials is taken from their files. Only `--quota` asks.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def plan(
     flow_run: str = "",
     job_variable: Sequence[str] = (),
     output_format: Annotated[Literal["json", "gcloud"], Parameter(name="--format")] = "json",
+    quota: bool = False,
 ) -> None:
-    """Print what the worker would submit; nothing is submitted, and no Google service is asked.
+    """Print what the worker would submit; nothing is submitted, and Google is not asked.
 
     One request for each candidate, as the worker of this machine and profile would send it, its
     bootstrap included. Values of secrets are masked. Warnings go to stderr.
@@ -61,18 +62,27 @@ def plan(
             understood, env.NAME=value sets one entry. Repeatable.
         output_format: json, a list of CreateCustomJobRequests; or gcloud, a shell script that
             creates the job (for several candidates, the one whose number it is given).
+        quota: Do ask Google, for the projects' quotas, and show them as a table on stderr; with
+            json the output is then a mapping of `requests` and `quota`. Limits, not what is free.
     """
     given = parse_job_variables(job_variable)
     rewritten = rewritten_texts(job_variable, given)
     chosen = [bool(pool), bool(deployment), bool(flow_run)]
     if sum(chosen) != 1:
         raise PlanError("Name one of --pool, --deployment and --flow-run.")
-    what, plans, warnings = anyio.run(_plans, pool, deployment, flow_run, given)
+    what, plans, warnings, credentials = anyio.run(_plans, pool, deployment, flow_run, given)
     for line in dict.fromkeys([*rewritten, *warnings]):
         sys.stderr.write(f"warning: {line}\n")
     requests = [json.loads(each.as_json()) for each in plans]
+    output: Any = requests
+    if quota:
+        from prefect_vertex.cli.quota import quota_json, quota_table, read_quotas
+
+        found = anyio.run(read_quotas, plans, credentials)
+        sys.stderr.write(quota_table(found))
+        output = {"requests": requests, "quota": quota_json(found)}
     if output_format == "json":
-        print(json.dumps(requests, indent=2, ensure_ascii=False))
+        print(json.dumps(output, indent=2, ensure_ascii=False))
         return
     from prefect_vertex.planning.plan import MASK
 
@@ -137,8 +147,8 @@ def _notes(what: str, flow_run: str, plans: Sequence[JobPlan]) -> list[str]:
 
 async def _plans(
     pool: str, deployment: str, flow_run: str, given: Mapping[str, Any]
-) -> tuple[str, list[JobPlan], list[str]]:
-    """The plan of each candidate, and what the user should know."""
+) -> tuple[str, list[JobPlan], list[str], list[CredentialValues]]:
+    """The plan of each candidate, what the user should know, and the candidates' credentials."""
     with _prefect_told():
         async with get_client() as client:
             if pool:
@@ -164,6 +174,7 @@ async def _plans(
             *(line for each in plans for line in each.warnings),
             *filter(None, [about_plain_keys(each.candidate.secret_env for each in plans)]),
         ],
+        [each.credential_values() for each in configuration.rendered],
     )
 
 

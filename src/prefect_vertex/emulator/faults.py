@@ -19,6 +19,7 @@ METHODS: Final = (
     "CancelCustomJob",
     "DeleteCustomJob",
 )
+QUOTA_METHODS: Final = ("ListQuotaInfos",)
 # For pydantic, which reads these from JSON: a misspelt field is an error.
 _STRICT: Final[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -30,7 +31,7 @@ class CallFault:
     Exactly one of `code`, `hang` and `drop`; or only `delay_seconds`, and the usual answer follows.
 
     Attributes:
-        method: One of `METHODS`; empty for any.
+        method: One of `METHODS` or `QUOTA_METHODS`; empty for any.
         location: Only calls for this location; empty for any.
         when: Before the call has had its effect, or after: a lost request or a lost answer.
         code: Answer with this gRPC status, such as UNAVAILABLE.
@@ -65,8 +66,9 @@ class CallFault:
 
     def __post_init__(self) -> None:
         _check_times(self.times)
-        if self.method and self.method not in METHODS:
-            raise ValueError(f"method {self.method!r} is none of {', '.join(METHODS)}")
+        known = (*METHODS, *QUOTA_METHODS)
+        if self.method and self.method not in known:
+            raise ValueError(f"method {self.method!r} is none of {', '.join(known)}")
         if self.code and (self.code == "OK" or self.code not in grpc.StatusCode.__members__):
             raise ValueError(f"code {self.code!r} is no gRPC status that a call can fail with")
         answers = (bool(self.code), self.hang, self.drop).count(True)

@@ -56,6 +56,14 @@ class Quotas:
         self.mode = mode or self.mode
         self._on_change()
 
+    @property
+    def limits(self) -> list[QuotaLimit]:
+        """The limits in effect, as the Cloud Quotas API tells them."""
+        return [
+            QuotaLimit(metric=metric, limit=limit, location=location)
+            for (location, metric), limit in self._limits.items()
+        ]
+
     def hold(self, name: JobName, demand: Mapping[str, int]) -> bool:
         """Take all of it or nothing; first come, first served. Held already: True.
 
@@ -105,14 +113,17 @@ class Quotas:
 def demand_of(spec: Any) -> dict[str, int]:
     """What a CustomJobSpec (protobuf's own message) holds while it lives, by metric."""
     prefix = "custom_model_training_"
-    if strategy_of(spec) in {"SPOT", "FLEX_START"}:
+    is_preemptible = strategy_of(spec) in {"SPOT", "FLEX_START"}
+    if is_preemptible:
         prefix += "preemptible_"
     demand: Counter[str] = Counter()
     for pool in spec.worker_pool_specs:
         machine = pool.machine_spec
         cpus = _CPUS.fullmatch(machine.machine_type)
         if cpus:
-            family = "" if cpus[1] in _SHARED_FAMILIES else f"{cpus[1]}_"
+            # One metric for all preemptible machines (observed: it refused N1 and A2 alike).
+            is_shared = is_preemptible or cpus[1] in _SHARED_FAMILIES
+            family = "" if is_shared else f"{cpus[1]}_"
             demand[f"{prefix}{family}cpus"] += int(cpus[2]) * pool.replica_count
         if machine.accelerator_count:
             metric = f"{prefix}{_accelerator_metric(machine.accelerator_type)}"

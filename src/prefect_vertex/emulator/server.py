@@ -24,6 +24,7 @@ from prefect_vertex.emulator.front import Front
 from prefect_vertex.emulator.job import EmulatedJob
 from prefect_vertex.emulator.names import parse_job_name, parse_parent
 from prefect_vertex.emulator.profiles import FAST, Behaviour, Timings
+from prefect_vertex.emulator.quota_service import QuotaService
 from prefect_vertex.emulator.quotas import Quotas
 from prefect_vertex.emulator.rates import UNLIMITED, RateLimits, Rates
 from prefect_vertex.emulator.record import Lag
@@ -56,8 +57,8 @@ class Emulator:
         rates: How many calls a minute are let through; by default all.
         seed: Where ids, host names and durations are drawn from; None for other ones each time.
         replica_env: What the platform puts into every replica's environment beside its own
-            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST and
-            SECRET_MANAGER_EMULATOR_HOST are there anyway.
+            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST,
+            CLOUD_QUOTAS_EMULATOR_HOST and SECRET_MANAGER_EMULATOR_HOST are there anyway.
         data: Where jobs keep their files, left in place at the end; None for a temporary directory.
         echo: Called with (source, line) for each output line and state change.
 
@@ -180,6 +181,7 @@ class Emulator:
             lag=self.lag,
             variables={
                 "VERTEX_AI_EMULATOR_HOST": self.address,
+                "CLOUD_QUOTAS_EMULATOR_HOST": self.address,
                 "SECRET_MANAGER_EMULATOR_HOST": self._secret_server.address,
                 **self._replica_env,
             },
@@ -189,7 +191,13 @@ class Emulator:
             echo=self._echo,
         )
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((JobService(self._store, surroundings, self._front),))
+        self._server.add_generic_rpc_handlers(
+            (
+                QuotaService(self.quotas, self._front),
+                # Last: it has an answer to everything.
+                JobService(self._store, surroundings, self._front),
+            )
+        )
         self._server.add_insecure_port(self.address)
         await self._server.start()
 

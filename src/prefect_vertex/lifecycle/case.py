@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from prefect_vertex.lifecycle.decisions import CancelJob, Decision, Wait
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.planning.naming import ResourceName
@@ -44,6 +44,8 @@ class Notes:
     Attributes:
         due_attempt: This process holds the run and is to create this attempt; 0 if it does not.
         rescheduled: That attempt is due because the last one's container rescheduled the run.
+        continues: That attempt is due because the last one came to nothing, and nobody submitted
+            the run again since; so its end has to be understood first.
         vanished: The job of the attempt before it ran, and is gone without a word.
         nothing_sent: It holds the run and knows that no create was sent for that attempt.
         holder_gone: The process that held the run is gone for certain, and it was not this one.
@@ -53,10 +55,16 @@ class Notes:
         ended: When a job was first seen terminal, by the job's key.
         gone: Times at which the run itself was.
         claimed_job_id: The CustomJob id that a container's start claim names, if one was read.
+        unstarted: Attempts of which no container has claimed its start, read after their jobs were
+            terminal.
+        answered: The highest attempt whose end the run's walk has taken note of.
+        last_sign: The run's last sign of life, as far as it was read.
+        restarts: New attempts after a preemption or a reschedule; None: all but the first.
     """
 
     due_attempt: int = 0
     rescheduled: bool = False
+    continues: bool = False
     vanished: bool = False
     nothing_sent: bool = False
     holder_gone: bool = False
@@ -66,6 +74,10 @@ class Notes:
     ended: Mapping[Key, datetime] = field(default_factory=dict)
     gone: Sequence[datetime] = ()
     claimed_job_id: str = ""
+    unstarted: frozenset[int] = frozenset()
+    answered: int = 0
+    restarts: int | None = None
+    last_sign: datetime | None = None
 
 
 NO_NOTES = Notes()
@@ -96,6 +108,15 @@ class Case:
         return (
             self.job is not None and self.job.described and self.now - self.job.observed_at <= age
         )
+
+
+def never_started(case: Case, job: JobSnapshot) -> bool:
+    """Whether it is certain that none of a terminal job's containers has begun.
+
+    Containers may begin before the job is RUNNING, so its `start_time` alone says too little.
+    """
+    waits = case.run.state in {RunState.PENDING, RunState.SCHEDULED}
+    return waits and job.start_time is None and job.attempt in case.notes.unstarted
 
 
 def confirmed(times: Sequence[datetime]) -> bool:

@@ -42,6 +42,7 @@ from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.stall import watch
 from prefect_vertex.lifecycle.verdicts import judge
 from prefect_vertex.lifecycle.waiting import decide_pending, decide_scheduled
 
@@ -163,7 +164,7 @@ def _decide_final(case: Case) -> Decision:
 
 def _decide_running(case: Case) -> Decision:
     if case.job is not None and case.job.attempt >= case.run.attempt:
-        return judge(case, case.job) if case.job.is_terminal else Wait()
+        return judge(case, case.job) if case.job.is_terminal else watch(case, case.job)
     # No job in sight is no outcome, unless the one that the run names is gone for certain.
     if (gone := crash_if_gone(case)) is not None:
         return gone
@@ -203,7 +204,8 @@ def _cancelled_without_job(case: Case) -> Decision:
         job = case.job
         if job is not None:
             return cancel_or_wait(case, job, "its flow run is being cancelled")
-    never_sent = case.run.attempt == 0 or case.notes.nothing_sent
+    refused = case.run.settled_attempt >= case.run.attempt
+    never_sent = refused or case.notes.nothing_sent
     if never_sent or is_gone(case) or settled_without_job(case):
         outcome = outcome_of(TerminationReason.CANCELLED, None)
         return MarkCancelled(outcome, "The flow run was cancelled; it has no CustomJob.")

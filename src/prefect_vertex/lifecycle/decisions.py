@@ -70,6 +70,18 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """Let the walk say what follows: the attempt's job is over, and no container of it has begun.
+
+    `otherwise` is what ends the run where the walk knows no other way.
+    """
+
+    job: ResourceName
+    attempt: int
+    otherwise: Crash
+
+
+@dataclass(frozen=True, slots=True)
 class MarkCancelled:
     """Propose Cancelled: the job is gone, and a person or a program wanted it so."""
 
@@ -114,6 +126,7 @@ Decision = (
     | Show
     | CancelJob
     | Crash
+    | Hop
     | MarkCancelled
     | Reschedule
     | HandBack

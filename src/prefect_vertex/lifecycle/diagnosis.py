@@ -158,7 +158,9 @@ def _detail(text: str) -> str:
     return f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-def diagnose(job: JobSnapshot, policy: RunPolicy, *, rescheduled: bool = False) -> Diagnosis:
+def diagnose(
+    job: JobSnapshot, policy: RunPolicy, *, rescheduled: bool = False, started: bool = False
+) -> Diagnosis:
     """Explain a terminal job.
 
     Args:
@@ -167,13 +169,14 @@ def diagnose(job: JobSnapshot, policy: RunPolicy, *, rescheduled: bool = False) 
             preemption from a stockout.
         rescheduled: The container had put its run back to Scheduled; it exits 0 then, also when it
             was the time limit that asked it to end.
+        started: Its container is known to have begun, whatever the job says.
     """
     if job.phase is JobPhase.SUCCEEDED and not (rescheduled and _reached_limit(job, policy)):
         return Diagnosis(
             reason=TerminationReason.COMPLETED,
             summary=f"CustomJob {job.resource_name.job_id} succeeded.",
         )
-    reason = _reason(job, policy)
+    reason = _reason(job, policy, started=started or rescheduled)
     if reason is TerminationReason.CONTAINER_FAILED:
         return _diagnose_container(job)
     what, resolution = _SUMMARY.get(reason, ("", ""))
@@ -188,7 +191,7 @@ def _bare_state(job: JobSnapshot) -> str:
     return f"{job.state}{code}"
 
 
-def _reason(job: JobSnapshot, policy: RunPolicy) -> TerminationReason:
+def _reason(job: JobSnapshot, policy: RunPolicy, *, started: bool) -> TerminationReason:
     if _ran_out_of_time(job, policy):
         return TerminationReason.TIMED_OUT
     if job.phase is JobPhase.CANCELLED:
@@ -203,7 +206,8 @@ def _reason(job: JobSnapshot, policy: RunPolicy) -> TerminationReason:
     if reason is TerminationReason.UNKNOWN and _STOCKOUT.search(job.error.message):
         # The number that goes with a stockout is in no public report; the sentence is documented.
         reason = TerminationReason.NO_CAPACITY
-    if reason is TerminationReason.NO_CAPACITY and policy.spot and job.start_time is not None:
+    started = started or job.start_time is not None
+    if reason is TerminationReason.NO_CAPACITY and policy.spot and started:
         # Documented: a Spot job that loses its machines "fails with a STOCKOUT error".
         return TerminationReason.PREEMPTED
     return reason

@@ -40,6 +40,8 @@ class TerminationReason(Enum):
     """Cancelled by this product: no machines within `provisioning_timeout_seconds`."""
     START_TIMEOUT = "start-timeout"
     """Cancelled by this product: the run had not left Pending within `start_grace_seconds`."""
+    STALLED = "stalled"
+    """Cancelled by this product: no sign of life within `stall_timeout_seconds`."""
     SUPERSEDED = "superseded"
     """Cancelled by this product: its container had rescheduled the run and did not leave."""
     CANCELLED = "cancelled"

@@ -18,6 +18,8 @@ class RunPolicy:
     Attributes:
         provisioning_timeout_seconds: Longest wait from create to RUNNING; None: no limit.
         start_grace_seconds: Longest wait from RUNNING until the flow run has left Pending.
+        stall_timeout_seconds: Longest time without a sign of life from a running flow; None: no
+            limit.
         cancel_grace_seconds: How long a started run may take to cancel itself before its job is
             cancelled; also how long a live job whose run has ended is left alone.
         max_restarts: New attempts after a preemption or a reschedule; 0: none.
@@ -37,6 +39,7 @@ class RunPolicy:
     provisioning_timeout_seconds: float | None = None
     start_grace_seconds: float = 900.0
     cancel_grace_seconds: float = 60.0
+    stall_timeout_seconds: float | None = None
     max_restarts: int = 6
     timeout_seconds: float | None = None
     poll_interval_seconds: float | None = None

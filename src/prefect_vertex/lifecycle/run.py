@@ -48,6 +48,10 @@ POLICY_LABEL = "prefect-vertex.policy"
 """How patient to be with the run; see `policy.format_policy`."""
 VERDICT_LABEL = "prefect-vertex.verdict"
 """`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel."""
+CANDIDATE_LABEL = "prefect-vertex.candidate"
+"""`<attempt>:<index>:<replicas>`: the announced attempt's candidate, and its job's replicas."""
+WALK_LABEL = "prefect-vertex.walk"
+"""What was tried before that attempt; see `capacity.trail`."""
 
 WORKER_LABEL = "prefect.worker.name"
 """Prefect's own label, written by the base class after Pending."""
@@ -56,6 +60,10 @@ QUEUED_STATE = "InfrastructurePending"
 PROVISIONING_STATE = "Provisioning"
 WITH_JOB_STATES = frozenset({QUEUED_STATE, PROVISIONING_STATE})
 """Names of Pending states that are shown only once the attempt's job exists."""
+AWAITING_STATE = "AwaitingCapacity"
+"""Name of the Pending state between two attempts; only the run's holder proposes it."""
+SUBMITTING_STATE = "Submitting"
+"""Prefect's own name for a run whose infrastructure is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +126,8 @@ class RunView:
         """
         if self.state is not RunState.PENDING or self.state_name in WITH_JOB_STATES:
             return True
+        if self.state_name == AWAITING_STATE:
+            return True
         return self.state_id in {self.labels.get(HELD_LABEL), self.labels.get(WAIT_LABEL)}
 
     @property
@@ -140,6 +150,15 @@ class RunView:
     def is_final(self) -> bool:
         """Whether the run has ended."""
         return self.state.is_final
+
+    def candidate(self, attempt: int) -> tuple[int, int] | None:
+        """That attempt's candidate and its job's replicas; None if it is not the announced one."""
+        number, *rest = self.labels.get(CANDIDATE_LABEL, "").split(":")
+        if number != str(attempt) or len(rest) != 2:  # noqa: PLR2004 - a pair
+            return None
+        if not all(text.isascii() and text.isdigit() for text in rest):
+            return None
+        return int(rest[0]), int(rest[1])
 
     def verdict(self, attempt: int) -> str:
         """Why this product cancels that attempt's job; empty if it does not."""

@@ -93,9 +93,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The budget is spent."""
+    """The budget is spent; `may_exist` while it is not known whether the job does."""
 
     message: str
+    may_exist: bool = False
 
 
 Step = Send | Find | Hold | GiveUp
@@ -106,7 +107,7 @@ def next_step(submission: Submission, policy: RunPolicy, now: datetime) -> Step:
     spent = (now - submission.begun_at).total_seconds()
     if submission.unanswered_at is not None and not _settled(submission, policy, now):
         if spent >= policy.create_budget_seconds:
-            return GiveUp(_may_exist(submission, policy))
+            return GiveUp(_may_exist(submission, policy), may_exist=True)
         due = _next_look(submission, submission.unanswered_at)
         return Find() if now >= due else Hold(due)
     if spent >= policy.create_budget_seconds and submission.error:

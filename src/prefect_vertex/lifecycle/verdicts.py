@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from prefect_vertex.lifecycle.case import Case, outcome_of
+from prefect_vertex.lifecycle.case import Case, never_started, outcome_of
 from prefect_vertex.lifecycle.decisions import (
     Crash,
     Decision,
     Describe,
     HandBack,
+    Hop,
     MarkCancelled,
     Reschedule,
     Settle,
@@ -22,7 +23,26 @@ from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 
 _CANCELLED_CODE = 1
-_TIMEOUTS = frozenset({TerminationReason.PROVISIONING_TIMEOUT, TerminationReason.START_TIMEOUT})
+_TIMEOUTS = frozenset(
+    {
+        TerminationReason.PROVISIONING_TIMEOUT,
+        TerminationReason.START_TIMEOUT,
+        TerminationReason.STALLED,
+    },
+)
+_OF_A_CONTAINER = frozenset(
+    {
+        TerminationReason.COMPLETED,
+        TerminationReason.NEVER_STARTED,
+        TerminationReason.UNREPORTED,
+        TerminationReason.OUT_OF_MEMORY,
+        TerminationReason.CANNOT_START,
+        TerminationReason.RESTARTED,
+        TerminationReason.PREFECT_UNREACHABLE,
+        TerminationReason.TIMED_OUT,
+    },
+)
+"""Ends that only a container can have brought about."""
 _VERDICTS = {reason.value: reason for reason in [*_TIMEOUTS, TerminationReason.SUPERSEDED]}
 
 
@@ -31,18 +51,28 @@ def judge(case: Case, job: JobSnapshot) -> Decision:
     if (pending := until_explained(case, job)) is not None:
         return pending
     if (verdict := _own_verdict(case, job)) in _TIMEOUTS:
-        return _crash_by_verdict(case, job, verdict)
-    diagnosis = _superseded(job) if verdict is not None else diagnose(job, case.policy)
+        crash = _crash_by_verdict(case, job, verdict)
+        no_machines = verdict is TerminationReason.PROVISIONING_TIMEOUT
+        return _or_hop(case, job, crash) if no_machines else crash
+    diagnosis = (
+        _superseded(job)
+        if verdict is not None
+        else diagnose(job, case.policy, started=case.run.state is not RunState.PENDING)
+    )
     reason = diagnosis.reason
     if reason is TerminationReason.CANCELLED_OUTSIDE:
         return MarkCancelled(outcome_of(reason, job, diagnosis), diagnosis.message)
-    if reason in {TerminationReason.PREEMPTED, TerminationReason.SUPERSEDED}:
-        if job.attempt > case.policy.max_restarts:
+    if reason in {TerminationReason.PREEMPTED, TerminationReason.SUPERSEDED} or (
+        # The platform starts a preempted container again by itself.
+        reason is TerminationReason.RESTARTED and case.policy.spot
+    ):
+        if _restarts(case, job) >= case.policy.max_restarts:
             return _crash_after_restarts(case, job, diagnosis)
         return Reschedule(outcome_of(reason, job, diagnosis), diagnosis.summary)
     if reason is TerminationReason.COMPLETED:
         diagnosis = _unreported(case, job)
-    return Crash(outcome_of(diagnosis.reason, job, diagnosis), diagnosis.message)
+    crash = Crash(outcome_of(diagnosis.reason, job, diagnosis), diagnosis.message)
+    return crash if _is_containers(diagnosis) else _or_hop(case, job, crash)
 
 
 def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
@@ -53,7 +83,7 @@ def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
     """
     if (pending := until_explained(case, job)) is not None:
         return pending
-    if (verdict := _own_verdict(case, job)) in _TIMEOUTS:
+    if (verdict := _own_verdict(case, job)) in _TIMEOUTS and not never_started(case, job):
         return _crash_by_verdict(case, job, verdict)
     diagnosis = (
         _superseded(job) if verdict is not None else diagnose(job, case.policy, rescheduled=True)
@@ -61,9 +91,11 @@ def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
     outcome = outcome_of(diagnosis.reason, job, diagnosis)
     if diagnosis.reason is TerminationReason.CANCELLED_OUTSIDE:
         return MarkCancelled(outcome, diagnosis.message)
-    if diagnosis.reason not in RESTARTABLE:
+    unstarted = never_started(case, job) and not _is_containers(diagnosis)
+    if not unstarted and diagnosis.reason not in RESTARTABLE:
         return Crash(outcome, diagnosis.message)
-    if job.attempt > case.policy.max_restarts:
+    # What never began was no restart: whoever takes the run goes on with its walk.
+    if not unstarted and _restarts(case, job) >= case.policy.max_restarts:
         return _crash_after_restarts(case, job, diagnosis)
     if case.run.retries_in_process:
         return HandBack(outcome)
@@ -99,6 +131,27 @@ def _own_verdict(case: Case, job: JobSnapshot) -> TerminationReason | None:
     return _VERDICTS[text] if cancelled else None
 
 
+def _or_hop(case: Case, job: JobSnapshot, crash: Crash) -> Decision:
+    """Leave it to the walk where no container has begun; the run's state says so at once."""
+    if case.run.state is not RunState.PENDING or not never_started(case, job):
+        return crash
+    if not case.fresh:
+        return Describe(job.resource_name)
+    return Hop(job.resource_name, job.attempt, crash)
+
+
+def _is_containers(diagnosis: Diagnosis) -> bool:
+    """Whether a container brought the end about, which then had begun."""
+    named = bool(diagnosis.replica) or diagnosis.exit_status is not None
+    return named or diagnosis.reason in _OF_A_CONTAINER
+
+
+def _restarts(case: Case, job: JobSnapshot) -> int:
+    """How often the run began anew, its job's attempt included."""
+    known = case.notes.restarts
+    return job.attempt - 1 if known is None else known
+
+
 def _superseded(job: JobSnapshot) -> Diagnosis:
     return Diagnosis(
         reason=TerminationReason.SUPERSEDED,
@@ -122,25 +175,35 @@ def _unreported(case: Case, job: JobSnapshot) -> Diagnosis:
     )
 
 
-def _crash_by_verdict(case: Case, job: JobSnapshot, reason: TerminationReason | None) -> Decision:
+def _crash_by_verdict(case: Case, job: JobSnapshot, reason: TerminationReason | None) -> Crash:
     number = job.resource_name.job_id
     if reason is TerminationReason.PROVISIONING_TIMEOUT:
         limit = case.policy.provisioning_timeout_seconds
         figure = f"{limit:g} s" if limit is not None else "the time allowed"
         summary = f"CustomJob {number} had no machines after {figure} and was cancelled."
         resolution = "Raise provisioning_timeout_seconds, or try another region or machine_type."
+    elif reason is TerminationReason.STALLED:
+        limit = case.policy.stall_timeout_seconds
+        figure = f"{limit:g} s" if limit is not None else "the time allowed"
+        summary = (
+            f"CustomJob {number} was cancelled, because its flow gave no sign of life for {figure}."
+        )
+        resolution = "Look at its log for where it hangs, or raise stall_timeout_seconds."
     else:
         reason = TerminationReason.START_TIMEOUT
         summary = (
             f"CustomJob {number} ran, but the flow run had not started after "
             f"{case.policy.start_grace_seconds:g} s; the job was cancelled."
         )
-        resolution = "Check the image and the job's log, or raise start_grace_seconds."
+        resolution = (
+            "Check that PREFECT_API_URL can be reached from the job's network, the image, "
+            "prefect_api_key_secret and the job's log, or raise start_grace_seconds."
+        )
     diagnosis = Diagnosis(reason=reason, summary=summary, resolution=resolution)
     return Crash(outcome_of(reason, job, diagnosis), diagnosis.message)
 
 
-def _crash_after_restarts(case: Case, job: JobSnapshot, diagnosis: Diagnosis) -> Decision:
+def _crash_after_restarts(case: Case, job: JobSnapshot, diagnosis: Diagnosis) -> Crash:
     message = (
         f"{diagnosis.summary} It was attempt {job.attempt}; "
         f"capacity.max_restarts allows {case.policy.max_restarts} new ones.\n{diagnosis.detail}"

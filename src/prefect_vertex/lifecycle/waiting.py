@@ -11,7 +11,7 @@ from prefect_vertex.lifecycle.absence import (
     settled_without_job,
     was_seen,
 )
-from prefect_vertex.lifecycle.case import Case, cancel_or_wait, outcome_of
+from prefect_vertex.lifecycle.case import Case, cancel_or_wait, never_started, outcome_of
 from prefect_vertex.lifecycle.decisions import (
     Crash,
     Create,
@@ -19,6 +19,7 @@ from prefect_vertex.lifecycle.decisions import (
     Describe,
     HandBack,
     Requeue,
+    Reschedule,
     Settle,
     Show,
     Wait,
@@ -59,16 +60,23 @@ def _due(case: Case) -> Decision:
     job = case.job
     if case.notes.vanished and case.notes.rescheduled:
         return _crash_vanished(case)
-    if job is None or case.notes.vanished:
+    if job is None:
         return Create(case.notes.due_attempt)
     if not job.is_terminal:
         due = case.run.state_time + timedelta(seconds=case.policy.cancel_grace_seconds)
         if case.now < due:
             return Wait(until=due)
-        # Only what its container began is judged by its end, so only that needs a reason.
-        verdict = TerminationReason.SUPERSEDED if case.notes.rescheduled else None
+        # Only what goes on by itself is judged by its last end, so only that needs a reason.
+        follows = case.notes.rescheduled or case.notes.continues
+        verdict = TerminationReason.SUPERSEDED if follows else None
         return cancel_or_wait(case, job, "its flow run was submitted again", verdict)
-    if case.notes.rescheduled:
+    if job.attempt <= case.notes.answered:
+        return Create(case.notes.due_attempt)
+    if case.notes.continues and never_started(case, job):
+        decision = judge(case, job)
+        if not isinstance(decision, Reschedule):
+            return decision
+    elif case.notes.rescheduled:
         decision = judge_rescheduled(case, job)
         if not isinstance(decision, Settle | HandBack):
             return decision
@@ -99,7 +107,8 @@ def _without_job(case: Case) -> Decision:
     if not case.notes.holder_gone:
         # Its holder is submitting it, or will be seen to be gone.
         return Wait()
-    if announced and not settled_without_job(case):
+    settled = case.run.settled_attempt >= case.run.attempt or settled_without_job(case)
+    if announced and not settled:
         return look_again(case)
     taken = bool(case.run.attempt or case.run.holder or WORKER_LABEL in case.run.labels)
     if not taken and not case.run.deployment_id:

@@ -13,6 +13,7 @@ from prefect_vertex.lifecycle.decisions import (
     Decision,
     Describe,
     HandBack,
+    Hop,
     Look,
     MarkCancelled,
     Requeue,
@@ -30,9 +31,10 @@ from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.submit import Submitter
 from prefect_vertex.reconciler.upkeep import Upkeep
+from prefect_vertex.reconciler.walk import Walker
 from prefect_vertex.runs.port import Proposal
 
-_ON_ITS_WORD = (Crash, MarkCancelled, Reschedule, Requeue, CancelJob)
+_ON_ITS_WORD = (Crash, Hop, MarkCancelled, Reschedule, Requeue, CancelJob)
 """Decisions that end or move a waiting run because it waits."""
 
 
@@ -42,7 +44,8 @@ class Actor:
     def __init__(self, world: World, upkeep: Upkeep) -> None:
         self._world = world
         self._upkeep = upkeep
-        self.submitter = Submitter(world)
+        self.walker = Walker(world)
+        self.submitter = Submitter(world, self.walker)
 
     async def carry_out(self, care: Care, view: RunView | None, decision: Decision) -> bool:  # noqa: C901, PLR0911, PLR0912 - a dispatch
         """Do it.
@@ -78,6 +81,8 @@ class Actor:
                 return False
             case Crash():
                 return await self._crash(care, view, decision)
+            case Hop():
+                return await self._hop(care, view, decision)
             case MarkCancelled(outcome, message):
                 proposal = Proposal(state=RunState.CANCELLED, name="Cancelled", message=message)
                 return await self._propose_end(care, view, proposal)
@@ -182,6 +187,14 @@ class Actor:
         self._world.runs.log(view, logging.ERROR, decision.message)
         care.end(decision.outcome, crashed=True)
         return care.has_live_job
+
+    async def _hop(self, care: Care, view: RunView, decision: Hop) -> bool:
+        step = await self.walker.hop(care, view, decision)
+        if isinstance(step, Crash):
+            return await self._crash(care, view, step)
+        if isinstance(step, Requeue):
+            return await self._requeue(care, view, step.message)
+        return step
 
     async def _propose_end(self, care: Care, view: RunView, proposal: Proposal) -> bool:
         """Propose Cancelled; the next look settles what came of it."""

@@ -1,81 +1,74 @@
-"""Care: what this process remembers of one run, and the tickets of those who wait for it.
+"""Care: what this process remembers of one run.
 
 All of it may be lost at any moment; the next process reads it again from labels and identifiers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import anyio
 
+from prefect_vertex.capacity.ledger import digest_of, names_of
+from prefect_vertex.capacity.policy import CapacityPolicy
+from prefect_vertex.capacity.refusals import Refusal
+from prefect_vertex.capacity.trail import parse_trail
+from prefect_vertex.capacity.walk import Trail
 from prefect_vertex.lifecycle.case import Absence, Notes
 from prefect_vertex.lifecycle.decisions import Crash
 from prefect_vertex.lifecycle.outcomes import JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.run import WALK_LABEL, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.submission import Submission
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Candidate, RunSpec, Target
+from prefect_vertex.reconciler.answers import Answer, Choice
+from prefect_vertex.reconciler.tickets import Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A run that this process holds: what it asks for, and how its jobs are written."""
+    """A run that this process holds: what it asks for, and how its jobs are written.
+
+    Attributes:
+        policy: How patient to be at the first candidate.
+        policies: At each candidate; empty: everywhere the same.
+        capacity: The limits of the walk over them.
+        skipped: Candidates that are not tried, by their places, and why.
+    """
 
     run_id: str
     spec: RunSpec
     policy: RunPolicy
     bootstrap: str
     warnings: tuple[str, ...] = ()
+    policies: tuple[RunPolicy, ...] = ()
+    capacity: CapacityPolicy = field(default_factory=CapacityPolicy)
+    skipped: Mapping[int, Refusal] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How messages name its candidates."""
+        return names_of(self.spec.candidates)
+
+    @property
+    def digest(self) -> str:
+        """What tells its candidates from another list of them."""
+        return digest_of(self.spec.candidates)
+
+    def policy_at(self, candidate: int) -> RunPolicy:
+        """How patient to be while the run is at that candidate."""
+        return self.policies[candidate] if self.policies else self.policy
 
     def plan(self, candidate: Candidate, attempt: int) -> JobPlan:
         """The complete request for one attempt at one place."""
         from prefect_vertex.planning.plan import build_plan
 
         return build_plan(self.spec, candidate, attempt=attempt, bootstrap=self.bootstrap)
-
-
-class Ticket:
-    """One caller's wait for one attempt of a run.
-
-    Its events are only ever set: a caller that is cancelled takes nothing down with it.
-    """
-
-    def __init__(self) -> None:
-        self._started = anyio.Event()
-        self._ended = anyio.Event()
-        self.resource_name: ResourceName | None = None
-        self.outcome: JobOutcome | None = None
-        self.crashed = False
-
-    def start(self, name: ResourceName) -> None:
-        """The attempt's job exists."""
-        self.resource_name = self.resource_name or name
-        self._started.set()
-
-    def end(self, outcome: JobOutcome, *, crashed: bool = False) -> None:
-        """The attempt is over; `crashed` if the server accepted Crashed for it."""
-        if self.outcome is None:
-            self.outcome = outcome
-            self.crashed = crashed
-        self._started.set()
-        self._ended.set()
-
-    async def wait_started(self) -> ResourceName | None:
-        """The job's name, None if the attempt ended before it had one."""
-        await self._started.wait()
-        return self.resource_name
-
-    async def wait_ended(self) -> JobOutcome:
-        """The end."""
-        await self._ended.wait()
-        if self.outcome is None:  # pragma: no cover - end() sets it before the event
-            raise RuntimeError("A ticket ended without an outcome.")
-        return self.outcome
 
 
 @dataclass
@@ -94,6 +87,14 @@ class Care:
         settled_attempt: An attempt that is known to have none, though it was announced.
         interrupt: Set when the run stopped waiting while a step waits for its turn to submit.
         rescheduled: The due attempt follows one whose container rescheduled the run.
+        anew: The due attempt begins because somebody submitted the run again.
+        trail: What was tried, as the run's label says.
+        choice: Where the due attempt is tried, once that is decided.
+        answer: The due attempt was refused; to be told until Prefect has taken it.
+        waits_for_capacity: The due attempt is put off until its walk's next pass.
+        last_sign: The run's last sign of life, where there is a limit to its silence.
+        unstarted: Attempts of which no container has claimed its start.
+        started: Attempts of which one has.
         vanished: The attempt before the due one ran, and its job is gone.
         announced: The run's labels name this process as its holder.
         failed: The due attempt cannot be created; to be told until the server has taken it.
@@ -127,6 +128,15 @@ class Care:
     submission: Submission | None = None
     shown: set[tuple[str, str, str]] = field(default_factory=set)
     rescheduled: bool = False
+    anew: bool = False
+    trail: Trail = field(default_factory=Trail)
+    trail_text: str = ""
+    choice: Choice | None = None
+    answer: Answer | None = None
+    waits_for_capacity: bool = False
+    last_sign: datetime | None = None
+    unstarted: frozenset[int] = frozenset()
+    started: frozenset[int] = frozenset()
     vanished: bool = False
     announced: bool = False
     failed: Crash | None = None
@@ -157,6 +167,7 @@ class Care:
         return Notes(
             due_attempt=0 if self.to_find else self.due_attempt,
             rescheduled=self.rescheduled,
+            continues=self.due_attempt > 1 and not self.anew,
             vanished=self.vanished,
             nothing_sent=self.due_attempt > 0
             and (self.submission is None or self.submission.nothing_sent),
@@ -167,7 +178,19 @@ class Care:
             ended=dict(self.ended),
             gone=self.gone,
             claimed_job_id=self.claimed_job_id,
+            unstarted=self.unstarted,
+            answered=self.trail.answered,
+            restarts=self.trail.restarts if self.trail_text else None,
+            last_sign=self.last_sign,
         )
+
+    def read_trail(self, view: RunView) -> None:
+        """Take over what the run's label says, unless it is older than what is known."""
+        text = view.labels.get(WALK_LABEL, "")
+        if text and text != self.trail_text:
+            trail = parse_trail(text)
+            if trail.serial >= self.trail.serial:
+                self.trail, self.trail_text = trail, text
 
     @property
     def holder_gone(self) -> bool:
@@ -200,8 +223,10 @@ class Care:
 
     @property
     def candidate(self) -> Candidate | None:
-        """Where the due attempt is tried; the first, until the walk knows better."""
-        return self.assignment.spec.candidates[0] if self.assignment is not None else None
+        """Where the due attempt is tried; the first, until the walk has chosen."""
+        if self.assignment is None:
+            return None
+        return self.assignment.spec.candidates[self.choice.candidate if self.choice else 0]
 
     def see(self, job: JobSnapshot, target: Target) -> bool:
         """Remember a look; whether it tells something new."""
@@ -227,13 +252,20 @@ class Care:
         self.absences[name.key] = Absence(name=name, attempt=attempt, times=(*known.times, now))
 
     def start(self, name: ResourceName) -> None:
-        """Tell everybody who waits that the job exists; an earlier attempt's caller is done."""
+        """Tell everybody who waits that the job exists.
+
+        Where the run was submitted again, an earlier submission's caller is done.  Else it has gone
+        on to another candidate, and its caller waits for that job's end.
+        """
+        submitted_again = any(ticket.resource_name is None for ticket in self.tickets)
         for ticket in list(self.tickets):
-            if ticket.resource_name is not None:
+            if ticket.resource_name is None:
+                ticket.start(name)
+            elif submitted_again:
                 ticket.end(JobOutcome(reason=TerminationReason.COMPLETED))
                 self.tickets.remove(ticket)
             else:
-                ticket.start(name)
+                ticket.resource_name = name
 
     def end(self, outcome: JobOutcome, *, crashed: bool = False) -> None:
         """Tell everybody who waits that it is over."""
@@ -243,5 +275,6 @@ class Care:
         self.due_attempt = 0
         self.to_find = False
         self.failed = None
-        self.submission = None
+        self.submission = self.choice = self.answer = None
+        self.waits_for_capacity = False
         self.done = True

@@ -12,15 +12,15 @@ import anyio
 from anyio.abc import TaskGroup
 
 from prefect_vertex.lifecycle.absence import identifier_of
-from prefect_vertex.lifecycle.decisions import Crash
-from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.planning.spec import Target
-from prefect_vertex.reconciler.care import Assignment, Care, Ticket
+from prefect_vertex.reconciler.answers import crash_for
+from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.steps import Attendant
+from prefect_vertex.reconciler.tickets import Ticket
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
 
@@ -83,6 +83,7 @@ class Reconciler:
         care.due_attempt = care.due_attempt or -1
         care.to_find, care.announced = True, False
         care.settled_attempt = care.contested_attempt = 0
+        care.waits_for_capacity = False
         self.learned |= {candidate.target for candidate in assignment.spec.candidates}
         ticket = Ticket()
         care.tickets.append(ticket)
@@ -94,9 +95,7 @@ class Reconciler:
         care = self.book.setdefault(run_id, Care(run_id=run_id))
         care.policy = policy
         care.due_attempt = care.newest_attempt + 1
-        reason = TerminationReason.UNKNOWN
-        diagnosis = Diagnosis(reason=reason, summary=message)
-        care.failed = Crash(JobOutcome(reason=reason, diagnosis=diagnosis), message)
+        care.failed = crash_for(message)
         ticket = Ticket()
         care.tickets.append(ticket)
         self._start(care)
@@ -119,8 +118,9 @@ class Reconciler:
 
     @property
     def waiting_submissions(self) -> int:
-        """Runs whose job this process has still to create."""
-        return sum(1 for care in self.book.values() if care.due_attempt)
+        """Runs whose job this process has still to create, but for those that wait for machines."""
+        cares = self.book.values()
+        return sum(1 for care in cares if care.due_attempt and not care.waits_for_capacity)
 
     # --- the loop ---------------------------------------------------------------------------------
 

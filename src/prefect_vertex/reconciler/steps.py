@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import Decision, Describe, Show
+from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import (
+    AWAITING_STATE,
     HELD_LABEL,
     INSTANCE_LABEL,
+    POLICY_LABEL,
     WAIT_LABEL,
     RunState,
     RunView,
 )
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.stall import is_watched, stall_due
+from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.reconciler.submit import due_after
+from prefect_vertex.reconciler.trails import due_after
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
 
@@ -127,13 +133,15 @@ class Attendant:
         care.done = False
         if view is not None:
             await self._read_start_claim(care, view, jobs)
+            await self._read_starts(care, view)
+            await self._read_signs(care, view)
             if care.failed is not None:
                 care.due_attempt = max(care.due_attempt, care.newest_attempt + 1)
             elif 0 < care.due_attempt <= care.newest_attempt:
                 await self._actor.submitter.found(care, view)
         decision = decide(view, jobs, care.policy, self.world.clock.now(), care.notes)
         if view is not None:
-            self._show_phases(care, view)
+            await self._show_phases(care, view)
             await self._repair_identifier(care, view)
         return decision
 
@@ -156,7 +164,8 @@ class Attendant:
             await self._actor.submitter.yield_to(care, view)
             return True
         settled = labelled == care.settled_attempt or empty_long_enough(care.looks, care.policy)
-        due = due_after(care.newest_attempt, labelled, settled=settled)
+        found = max(care.newest_attempt, care.trail.answered)
+        due = due_after(found, labelled, settled=settled)
         # Its job ran, and was deleted since: no container may start for that attempt again.
         care.vanished = 0 < due == labelled and await self._has_started(view, labelled)
         due += care.vanished
@@ -166,6 +175,11 @@ class Attendant:
             # Asked before anything is decided: the answer may fail to come.
             came_from = await self.world.runs.came_from(view) if due > 1 else None
             care.rescheduled = came_from is RunState.RUNNING
+            # Ended, or suspended, and submitted again: what went before is no part of a walk.
+            care.anew = came_from not in {None, RunState.RUNNING}
+            self._judge_by_last_policy(care, view)
+            if care.submission is not None and care.submission.attempt != due:
+                care.submission = care.choice = care.answer = None
             care.due_attempt, care.to_find, care.looks = due, False, ()
             care.contested_attempt = 0
             return True
@@ -191,6 +205,7 @@ class Attendant:
         It happens to a process that stood still, or was cut off, while its run was taken from it.
         """
         announced_here = bool(view.labels.get(WAIT_LABEL)) and not view.waits_for_next
+        announced_here |= view.state_name == AWAITING_STATE
         return view.attempt > 0 and announced_here and view.holder != self.world.signature
 
     async def _read_start_claim(
@@ -204,6 +219,46 @@ class Attendant:
         claim = await self.world.runs.read_claim(view.id, _start_claim(newest))
         care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
 
+    async def _read_starts(self, care: Care, view: RunView) -> None:
+        """Ask whether a container of a job that was never RUNNING began all the same."""
+        job = care.newest
+        if job is None or not job.is_terminal or job.start_time is not None:
+            return
+        waits = view.state in {RunState.PENDING, RunState.SCHEDULED}
+        if not waits or job.attempt in care.unstarted | care.started:
+            return
+        _, replicas = view.candidate(job.attempt) or (0, 1)
+        for rank in range(replicas):
+            if await self.world.runs.read_claim(view.id, _start_claim(job.attempt, rank)):
+                care.started |= {job.attempt}
+                return
+        care.unstarted |= {job.attempt}
+
+    async def _read_signs(self, care: Care, view: RunView) -> None:
+        """Ask for a run's last sign of life, once the last one that is known is too long ago."""
+        job = care.newest
+        if job is None or not is_watched(view, job, care.policy):
+            care.last_sign = None
+            return
+        if self.world.clock.now() < stall_due(view, job, care.policy, care.last_sign):
+            return
+        care.last_sign = None
+        try:
+            care.last_sign = await self.world.runs.last_sign(view)
+        except PrefectUnavailableError as error:
+            logger.warning("Flow run %s: its signs of life were not read. %s", view.id, error)
+
+    @staticmethod
+    def _judge_by_last_policy(care: Care, view: RunView) -> None:
+        """The last attempt's end is read by what its own candidate was, until the next is sent."""
+        text = view.labels.get(POLICY_LABEL)
+        if text is None or care.assignment is None:
+            return
+        last = parse_policy(text)
+        care.policy = replace(
+            care.assignment.policy, spot=last.spot, timeout_seconds=last.timeout_seconds
+        )
+
     async def _repair_identifier(self, care: Care, view: RunView) -> None:
         """Name the newest live job, whatever a late write of the base class put there."""
         job = care.newest
@@ -212,7 +267,7 @@ class Attendant:
         if view.identifier != str(job.resource_name):
             await self.world.runs.name_infrastructure(view.id, str(job.resource_name))
 
-    def _show_phases(self, care: Care, view: RunView) -> None:
+    async def _show_phases(self, care: Care, view: RunView) -> None:
         """One event and one line for each phase that a job enters."""
         for job in care.jobs.values():
             key = (*job.resource_name.key, job.phase.value)
@@ -231,8 +286,10 @@ class Attendant:
             if care.tickets or care.adopted:
                 text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)
+            if job.phase is JobPhase.RUNNING:
+                await self._actor.walker.found(care, view, job)
 
 
-def _start_claim(attempt: int) -> str:
-    """The key under which the leader's container claims its start; see the bootstrap's claims."""
-    return f"prefect-vertex-start-a{attempt}-r0"
+def _start_claim(attempt: int, rank: int = 0) -> str:
+    """The key under which a replica's container claims its start; see the bootstrap's claims."""
+    return f"prefect-vertex-start-a{attempt}-r{rank}"

@@ -7,18 +7,22 @@ from dataclasses import replace
 
 import anyio
 
-from prefect_vertex.errors import PlanError, ServiceError
+from prefect_vertex.capacity.refusals import Refusal, Scope, When, classify
+from prefect_vertex.capacity.trail import format_trail
+from prefect_vertex.errors import PlanError, RateLimitedError, ServiceError
 from prefect_vertex.lifecycle.decisions import Crash
-from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.policy import format_policy
 from prefect_vertex.lifecycle.run import (
     ATTEMPT_LABEL,
+    AWAITING_STATE,
+    CANDIDATE_LABEL,
     INSTANCE_LABEL,
     LOCATION_LABEL,
     POLICY_LABEL,
     PROJECT_LABEL,
     SETTLED_LABEL,
     WAIT_LABEL,
+    WALK_LABEL,
     RunState,
     RunView,
 )
@@ -37,9 +41,11 @@ from prefect_vertex.lifecycle.submission import (
 from prefect_vertex.planning.naming import console_url, logs_url
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.answers import Answer, crash_for, refusal_of_create
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.walk import Walker
 from prefect_vertex.vertex.gateway import JobGateway
 
 logger = logging.getLogger(__name__)
@@ -48,8 +54,9 @@ logger = logging.getLogger(__name__)
 class Submitter:
     """Brings one attempt's job into being, exactly once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, walker: Walker) -> None:
         self._world = world
+        self._walker = walker
 
     async def step(self, care: Care, view: RunView) -> Crash | bool:
         """Try the next thing.
@@ -59,12 +66,21 @@ class Submitter:
         """
         if care.failed is not None:
             return care.failed
+        if care.answer is not None:
+            return await self._answer(care, view, care.answer)
         now = self._world.clock.now()
         if care.submission is None or care.submission.attempt != care.due_attempt:
+            chosen = await self._walker.choose(care, view)
+            if isinstance(chosen, Crash):
+                care.failed = chosen
+                return True
+            if chosen is not None:
+                care.look_at, care.waits_for_capacity = chosen, True
+                return False
             care.submission = Submission(attempt=care.due_attempt, begun_at=now)
         step = next_step(care.submission, care.policy, now)
         if isinstance(step, GiveUp):
-            return self._fail(care, step.message)
+            return self._give_up(care, care.submission, step)
         if isinstance(step, Hold):
             care.look_at = step.until
             return False
@@ -86,7 +102,7 @@ class Submitter:
         return True
 
     async def _send(self, care: Care, view: RunView, submission: Submission) -> bool:
-        if care.assignment is None or care.candidate is None:
+        if care.assignment is None or care.candidate is None or care.choice is None:
             return self._fail(care, "Nothing says what to create.")
         try:
             plan = care.assignment.plan(care.candidate, submission.attempt)
@@ -160,6 +176,11 @@ class Submitter:
 
     async def _announce(self, care: Care, view: RunView, plan: JobPlan, attempt: int) -> None:
         """Identity before existence: the run says who creates what and where."""
+        if care.assignment is None or care.choice is None:  # pragma: no cover - asked before
+            raise RuntimeError(f"Flow run {care.run_id} is announced without a candidate.")
+        trail, index = care.choice.trail, care.choice.candidate
+        care.policy, text = care.assignment.policy_at(index), format_trail(trail)
+        replicas = care.assignment.spec.candidates[index].worker_count
         await self._world.runs.label(
             care.run_id,
             {
@@ -171,8 +192,11 @@ class Submitter:
                 # From now on it may have one.
                 SETTLED_LABEL: "",
                 POLICY_LABEL: format_policy(care.policy),
+                CANDIDATE_LABEL: f"{attempt}:{index}:{replicas}",
+                WALK_LABEL: text,
             },
         )
+        care.trail, care.trail_text = trail, text
 
     async def _refused(
         self,
@@ -182,8 +206,11 @@ class Submitter:
         error: ServiceError,
     ) -> bool:
         kind = aftermath_of(error)
-        if kind is Aftermath.GIVE_UP:
-            return self._fail(care, str(error))
+        refusal = refusal_of_create(error)
+        later = isinstance(error, RateLimitedError) or refusal.scope is Scope.SAME_LATER
+        if kind is not Aftermath.ASK_FIRST and not later:
+            care.answer = self._answer_of(care, submission, refusal, str(error))
+            return True
         if not submission.error:
             then = "looking for its job" if kind is Aftermath.ASK_FIRST else "trying again"
             limit = care.policy.create_budget_seconds
@@ -192,17 +219,57 @@ class Submitter:
         care.submission = after_error(submission, error, self._world.clock.now())
         return True
 
+    def _give_up(self, care: Care, submission: Submission, step: GiveUp) -> bool:
+        """The budget of one attempt is spent; of another there may be one left."""
+        if step.may_exist:
+            return self._fail(care, step.message)
+        refusal = classify(when=When.AT_CREATE, text=submission.error)
+        refusal = replace(refusal, message=step.message)
+        care.answer = self._answer_of(care, submission, refusal, step.message)
+        return True
+
+    def _answer_of(
+        self, care: Care, submission: Submission, refusal: Refusal, message: str
+    ) -> Answer:
+        return Answer(
+            attempt=submission.attempt,
+            refusal=refusal,
+            begun_at=submission.begun_at,
+            ended_at=self._world.clock.now(),
+            otherwise=crash_for(message),
+            serial=care.trail.serial,
+        )
+
+    async def _answer(self, care: Care, view: RunView, answer: Answer) -> bool:
+        """Tell what came of the create, to a run that was read after it."""
+        if view.holder != self._world.signature:
+            care.answer = care.submission = care.choice = None
+            care.announced, care.claimed_attempt, care.to_find = False, 0, True
+            return True
+        step = await self._walker.take(care, view, answer)
+        if isinstance(step, Crash):
+            care.answer, care.failed = None, step
+            return True
+        return step is True
+
     async def found(self, care: Care, view: RunView) -> None:
         """The due attempt's job is there, though its create has not been answered."""
         job = care.newest
-        if job is not None:
-            self._log(view, f"Its create was unanswered; CustomJob {job.resource_name} is there.")
-            await self._created(care, view, job, care.targets[job.resource_name.key])
+        if job is None:  # pragma: no cover - asked by the caller
+            return
+        if view.state_name == AWAITING_STATE:
+            # It was refused, and took effect all the same: it is what the run waits for again.
+            labels = {WAIT_LABEL: view.state_id, SETTLED_LABEL: ""}
+            await self._world.runs.label(care.run_id, labels)
+            care.again = True
+        self._log(view, f"CustomJob {job.resource_name} is there, whatever its create was told.")
+        await self._created(care, view, job, care.targets[job.resource_name.key])
 
     async def yield_to(self, care: Care, view: RunView) -> None:
         """Another process has created the job of this wait; this one only watches."""
         care.due_attempt, care.to_find, care.submission, care.looks = 0, False, None, ()
         care.announced, care.contested_attempt = False, 0
+        care.choice = care.answer = None
         logger.info("Flow run %s is held by %s; watching it.", view.id, view.holder)
         if care.newest is not None and care.newest_attempt >= view.attempt:
             care.start(care.newest.resource_name)
@@ -215,7 +282,8 @@ class Submitter:
         target: Target,
     ) -> None:
         care.due_attempt = 0
-        care.submission = None
+        care.submission = care.choice = care.answer = None
+        care.waits_for_capacity = False
         care.look_at = None
         care.start(job.resource_name)
         name = job.resource_name
@@ -226,9 +294,7 @@ class Submitter:
 
     def _fail(self, care: Care, message: str) -> bool:
         """Give the attempt up; the run is read anew before Crashed is proposed for it."""
-        reason = TerminationReason.UNKNOWN
-        diagnosis = Diagnosis(reason=reason, summary=message)
-        care.failed = Crash(JobOutcome(reason=reason, diagnosis=diagnosis), message)
+        care.failed = crash_for(message)
         return True
 
     def _target(self, care: Care) -> Target:
@@ -238,16 +304,3 @@ class Submitter:
 
     def _log(self, view: RunView, message: str) -> None:
         self._world.runs.log(view, logging.INFO, message)
-
-
-def due_after(found: int, labelled: int, *, settled: bool) -> int:
-    """The attempt that is due for a run that had attempts before.
-
-    Args:
-        found: The highest attempt of which a job was found.
-        labelled: The highest attempt that was announced.
-        settled: Whether it is sure that the announced one has no job.
-    """
-    if found >= labelled:
-        return found + 1
-    return labelled if settled else 0

@@ -170,5 +170,6 @@ class Upkeep:
     def learn(self, care: Care, view: RunView) -> None:
         """Take over what the run's labels say, where this process knows nothing better."""
         care.seen = view
+        care.read_trail(view)
         if care.assignment is None and POLICY_LABEL in view.labels:
             care.policy = parse_policy(view.labels[POLICY_LABEL])

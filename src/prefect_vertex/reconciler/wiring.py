@@ -19,6 +19,7 @@ from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.ports import Figures, World
+from prefect_vertex.reconciler.quotas import within_quotas
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 from prefect_vertex.settings import VertexSettings
 from prefect_vertex.template import VertexJobConfiguration
@@ -132,22 +133,32 @@ class Surroundings:
             identities[key] = (identity.project, identity.service_account_email)
         spec = configuration.run_spec(identities=identities)
         self._warn_of_plain_keys(spec)
+        policies = tuple(
+            replace(
+                configuration.run_policy(each.index),
+                create_budget_seconds=self._settings.create_budget_seconds,
+                create_settle_seconds=self._settings.create_settle_seconds,
+            )
+            for each in spec.candidates
+        )
         assignment = Assignment(
             run_id=run_id,
             spec=spec,
-            policy=replace(
-                configuration.run_policy(),
-                create_budget_seconds=self._settings.create_budget_seconds,
-                create_settle_seconds=self._settings.create_settle_seconds,
-            ),
+            policy=policies[0],
+            policies=policies,
+            capacity=configuration.capacity_policy(),
             bootstrap=packed_bootstrap(),
             warnings=configuration.warnings,
         )
+        plans = []
         for title, candidate in zip(configuration.titles, spec.candidates, strict=True):
             # A request that cannot be written is refused here, not minutes later.
             with naming(title):
-                assignment.plan(candidate, 1)
-        return assignment
+                plans.append(assignment.plan(candidate, 1))
+        judges = [
+            index for index, each in enumerate(configuration.rendered) if each.preflight_quota
+        ]
+        return await within_quotas(assignment, plans, self.gateways.quotas, judges=judges)
 
     def _warn_of_plain_keys(self, spec: RunSpec) -> None:
         warning = about_plain_keys(each.secret_env for each in spec.candidates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -121,6 +121,19 @@ class FlowRuns(Protocol):
 
     async def roster(self) -> Roster:
         """The pool's workers by Prefect's heartbeat."""
+        ...
+
+    async def last_sign(self, run: RunView) -> datetime:
+        """When the run or anything in it last changed or wrote a line; its state counts too."""
+        ...
+
+    async def publish(
+        self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
+    ) -> None:
+        """Write a table artifact of the run's; the latest with a key is the one that is shown.
+
+        The key holds lower case letters, digits and dashes.
+        """
         ...
 
     def log(self, run: RunView, level: int, message: str) -> None:

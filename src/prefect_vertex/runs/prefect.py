@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-import httpx
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterEndTime,
     FlowRunFilterId,
+    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateName,
     FlowRunFilterStateType,
+    LogFilter,
+    LogFilterFlowRunId,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.client.schemas.sorting import FlowRunSort
+from prefect.client.schemas.sorting import FlowRunSort, LogSort, TaskRunSort
 from prefect.events import emit_event
-from prefect.exceptions import ObjectNotFound
 from prefect.logging.loggers import flow_run_logger
 
 from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.once import SentOnce
-from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
+from prefect_vertex.runs.port import Proposal, Roster
 from prefect_vertex.runs.translate import (
+    as_aware,
     as_restored,
     needs_previous,
     overtaken_state,
@@ -73,15 +78,15 @@ class PrefectFlowRuns:
     async def read(self, run_id: str) -> RunView | None:
         """Read one run, with its previous state where a decision needs it."""
         try:
-            async with _asking():
+            async with asking():
                 run = await self._client.read_flow_run(uuid.UUID(run_id))
-        except _StatusError:
+        except StatusError:
             return None
         return await self._complete(run)
 
     async def came_from(self, run: RunView) -> RunState | None:
         """The last state type that a waiting run was in before it waited."""
-        async with _asking():
+        async with asking():
             states = await self._client.read_flow_run_states(uuid.UUID(run.id))
         return previous_state(states, run.state)
 
@@ -91,7 +96,7 @@ class PrefectFlowRuns:
         ids = [uuid.UUID(run_id) for run_id in sorted(run_ids)]
         for start in range(0, len(ids), PAGE_SIZE):
             chunk = FlowRunFilterId(any_=ids[start : start + PAGE_SIZE])
-            async with _asking():
+            async with asking():
                 runs = await self._client.read_flow_runs(
                     flow_run_filter=FlowRunFilter(id=chunk),
                     limit=PAGE_SIZE,
@@ -120,23 +125,23 @@ class PrefectFlowRuns:
         """Propose a state, unforced; whether the server accepted it."""
         try:
             with self._sent_once():
-                async with _asking():
+                async with asking():
                     answer = await self._client.set_flow_run_state(run_id, to_state(proposal))
-        except _StatusError:
+        except StatusError:
             return False
         return answer.status is SetStateStatus.ACCEPT
 
     async def restore(self, run: RunView) -> bool:
         """Give a waiting run back the state that a worker's late word took away, if one did."""
         run_id = uuid.UUID(run.id)
-        async with _asking():
+        async with asking():
             states = await self._client.read_flow_run_states(run_id)
         lost = overtaken_state(states)
         if lost is None or str(max(states, key=lambda state: state.timestamp).id) != run.state_id:
             return False
         try:
             with self._sent_once():
-                async with _asking():
+                async with asking():
                     # Not by set_flow_run_state, which would leave out the run's result.
                     await self._client.request(
                         "POST",
@@ -144,20 +149,20 @@ class PrefectFlowRuns:
                         path_params={"id": run_id},
                         json={"state": as_restored(lost), "force": True},
                     )
-        except _StatusError:
+        except StatusError:
             return False
         return True
 
     async def label(self, run_id: str, labels: Mapping[str, str]) -> None:
         """Merge labels into the run's."""
-        with suppress(_StatusError):  # the run was deleted
-            async with _asking():
+        with suppress(StatusError):  # the run was deleted
+            async with asking():
                 await self._client.update_flow_run_labels(uuid.UUID(run_id), dict(labels))
 
     async def name_infrastructure(self, run_id: str, identifier: str) -> None:
         """Write `infrastructure_pid`."""
-        with suppress(_StatusError):  # the run was deleted
-            async with _asking():
+        with suppress(StatusError):  # the run was deleted
+            async with asking():
                 await self._client.update_flow_run(
                     uuid.UUID(run_id),
                     infrastructure_pid=identifier,
@@ -165,8 +170,8 @@ class PrefectFlowRuns:
 
     async def hand_back(self, run_id: str) -> None:
         """Offer the run to the workers: the server hands out no run that retries in process."""
-        with suppress(_StatusError):  # the run was deleted
-            async with _asking():
+        with suppress(StatusError):  # the run was deleted
+            async with asking():
                 run = await self._client.read_flow_run(uuid.UUID(run_id))
                 policy = run.empirical_policy.model_copy(update={"retry_type": "reschedule"})
                 await self._client.update_flow_run(run.id, empirical_policy=policy)
@@ -174,9 +179,9 @@ class PrefectFlowRuns:
     async def claim(self, run_id: str, key: str, value: str) -> str:
         """Claim a key for ever: the server answers 201 to the first and 409 to all others."""
         try:
-            async with _asking(HTTPStatus.CONFLICT):
+            async with asking(HTTPStatus.CONFLICT):
                 await self._client.create_flow_run_input(uuid.UUID(run_id), key, value)
-        except _StatusError as error:
+        except StatusError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return ""
             return await self.read_claim(run_id, key)
@@ -185,30 +190,74 @@ class PrefectFlowRuns:
     async def read_claim(self, run_id: str, key: str) -> str:
         """The value that holds a claim, empty if nobody does."""
         try:
-            async with _asking():
+            async with asking():
                 return await self._client.read_flow_run_input(uuid.UUID(run_id), key)
-        except _StatusError:
+        except StatusError:
             return ""
 
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
         try:
-            async with _asking(HTTPStatus.GONE):
+            async with asking(HTTPStatus.GONE):
                 await self._client.renew_concurrency_lease(
                     uuid.UUID(lease_id),
                     self._lease_seconds,
                 )
-        except _StatusError:
+        except StatusError:
             return False
         return True
 
     async def roster(self) -> Roster:
         """The pool's workers by Prefect's heartbeat."""
-        async with _asking():
+        async with asking():
             workers = await self._client.read_workers_for_work_pool(self._pool_name)
         offline = {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
         online = {worker.name for worker in workers} - offline
         return Roster(online=frozenset(online), offline=frozenset(offline))
+
+    async def last_sign(self, run: RunView) -> datetime:
+        """The newest of its state, its log, and the states of its task runs and subflow runs.
+
+        Of very many task runs the ones to start last are read; their ends stand in the log.
+        """
+        run_id = uuid.UUID(run.id)
+        async with asking():
+            logs = await self._client.read_logs(
+                LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id])),
+                limit=1,
+                sort=LogSort.TIMESTAMP_DESC,
+            )
+            tasks = await self._client.read_task_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run_id])),
+                sort=TaskRunSort.EXPECTED_START_TIME_DESC,
+                limit=PAGE_SIZE,
+            )
+            children = await self._client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(
+                    parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
+                ),
+                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+                limit=PAGE_SIZE,
+            )
+        states = [each.state for each in tasks] + [each.state for each in children]
+        signs = [as_aware(state.timestamp) for state in states if state is not None]
+        signs += [as_aware(line.timestamp) for line in logs]
+        return max([run.state_time, *signs])
+
+    async def publish(
+        self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
+    ) -> None:
+        """Write a table artifact; the server keeps each version and shows the latest of a key."""
+        artifact = ArtifactCreate(
+            key=key,
+            type="table",
+            description=description,
+            data=json.dumps([dict(row) for row in rows]),
+            flow_run_id=uuid.UUID(run.id),
+        )
+        with suppress(StatusError):  # the run was deleted
+            async with asking():
+                await self._client.create_artifact(artifact)
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """Write a line to the run's log."""
@@ -250,7 +299,7 @@ class PrefectFlowRuns:
         seen: set[str] = set()
         offset = 0
         while True:
-            async with _asking():
+            async with asking():
                 page = await self._client.read_flow_runs(
                     flow_run_filter=wanted,
                     work_pool_filter=self._pool,
@@ -270,42 +319,3 @@ class PrefectFlowRuns:
         if not needs_previous(view):
             return view
         return replace(view, previous=await self.came_from(view))
-
-
-class _StatusError(Exception):
-    """The API answered with a status that the caller knows how to read."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(str(status))
-        self.status = status
-
-
-@asynccontextmanager
-async def _asking(*statuses: int) -> AsyncIterator[None]:
-    """Rename the client's errors once.
-
-    "Not found" and the given statuses become `_StatusError`, everything else means that the API
-    failed.
-    """
-    try:
-        yield
-    except ObjectNotFound as error:
-        raise _StatusError(HTTPStatus.NOT_FOUND) from error
-    except httpx.HTTPStatusError as error:
-        status = error.response.status_code
-        if status in {HTTPStatus.NOT_FOUND, *statuses}:
-            raise _StatusError(status) from error
-        raise PrefectUnavailableError(
-            f"The Prefect API answered {status} to {error.request.method} "
-            f"{error.request.url.path}.",
-        ) from error
-    except httpx.HTTPError as error:
-        raise PrefectUnavailableError(
-            f"The Prefect API did not answer: {type(error).__name__} {error}".rstrip(),
-        ) from error
-    except ValueError as error:
-        # A proxy's login page comes with 200.
-        raise PrefectUnavailableError(
-            "What answers at PREFECT_API_URL is not the Prefect API: "
-            f"{next(iter(str(error).splitlines()), type(error).__name__)}",
-        ) from error

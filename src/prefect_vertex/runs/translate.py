@@ -30,7 +30,7 @@ def to_view(run: FlowRun, *, observed_at: datetime, previous: RunState | None = 
         state=RunState(state.type.value) if state is not None else RunState.SCHEDULED,
         state_name=(state.name or "") if state is not None else "",
         state_id=str(state.id) if state is not None else "",
-        state_time=_aware(state.timestamp) if state is not None else observed_at,
+        state_time=as_aware(state.timestamp) if state is not None else observed_at,
         observed_at=observed_at,
         previous=previous,
         suspended=bool(details is not None and details.pause_reschedule),
@@ -57,7 +57,7 @@ def previous_state(states: Sequence[State], current: RunState) -> RunState | Non
         current: The type that it is in now.
     """
     skipped = _NOT_YET if current in _NOT_YET else {current}
-    ordered = sorted(states, key=lambda state: _aware(state.timestamp))
+    ordered = sorted(states, key=lambda state: as_aware(state.timestamp))
     for state in reversed(ordered):
         if (kind := RunState(state.type.value)) not in skipped:
             return kind
@@ -70,7 +70,7 @@ def overtaken_state(states: Sequence[State]) -> State | None:
     Args:
         states: The run's whole history, in any order.
     """
-    ordered = sorted(states, key=lambda state: _aware(state.timestamp))
+    ordered = sorted(states, key=lambda state: as_aware(state.timestamp))
     place = overtaken(
         [
             PastState(RunState(state.type.value), state.name or "", state.message or "")
@@ -102,5 +102,6 @@ def to_state(proposal: Proposal) -> State:
     )
 
 
-def _aware(moment: datetime) -> datetime:
+def as_aware(moment: datetime) -> datetime:
+    """A time of the API's, which are in UTC."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -113,3 +113,13 @@ class PlaceVariables(BaseModel):
         ),
         examples=[{"max_attempts": 12, "max_wall_seconds": 7200}],
     )
+    preflight_quota: bool = Field(
+        default=False,
+        title="Preflight Quota",
+        description=(
+            "Whether the project's quotas are read before the job is created: a candidate that "
+            "cannot fit is skipped, and replicas that the accelerator quota cannot hold are left "
+            "out, though never the last. Quotas are limits, not what is free. Needs the quota "
+            "extra and roles/cloudquotas.viewer; what cannot be read changes nothing."
+        ),
+    )

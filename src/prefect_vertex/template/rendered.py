@@ -60,6 +60,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     strategy: SkipValidation[str | list[str] | None] = None
     candidates: list[dict[str, Any]] = Field(default_factory=list, repr=False)
     capacity: dict[str, Any] = Field(default_factory=dict)
+    preflight_quota: bool = False
     disable_retries: bool = True
     hardware: Literal["cpu", "gpu"] | None = None
     gpu_type: str | None = None

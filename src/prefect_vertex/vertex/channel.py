@@ -1,7 +1,8 @@
 """Where a location's JobService is, and the connection to it.
 
 `VERTEX_AI_EMULATOR_HOST` is read here and nowhere else: it replaces the address for every location,
-over plaintext and without credentials, and changes nothing else.
+over plaintext and without credentials, and changes nothing else.  (`quotas` reads the address of
+its own emulator in the same way.)
 """
 
 from __future__ import annotations
@@ -51,22 +52,32 @@ _LOCATION = re.compile(r"^[a-z][a-z0-9-]{0,62}$")
 _MULTI_REGIONS = frozenset({"global", "us", "eu"})
 
 
-def emulator_address(environ: Mapping[str, str] | None = None) -> str:
+def emulator_address(
+    environ: Mapping[str, str] | None = None,
+    *,
+    variable: str = EMULATOR_VARIABLE,
+    service: str = "Vertex AI",
+) -> str:
     """The emulator's host:port; empty where the real service is meant.
 
     `http://host:port/` is taken too: it is how the storage emulator's address is written.
 
+    Args:
+        environ: Where to look; None: this process's environment.
+        variable: The variable that names the address.
+        service: What answers where it is not set, for the message.
+
     Raises:
         SetupError: The variable holds something else.
     """
-    text = (os.environ if environ is None else environ).get(EMULATOR_VARIABLE, "").strip()
+    text = (os.environ if environ is None else environ).get(variable, "").strip()
     address = _SCHEME.sub("", text)
     if address != text:
         address = address.removesuffix("/")
     if text and _HOST_PORT.match(address) is None:
         raise SetupError(
-            f"{EMULATOR_VARIABLE}={text!r} is not an address.",
-            hint="Set it to host:port, such as 127.0.0.1:9090, or unset it to use Vertex AI.",
+            f"{variable}={text!r} is not an address.",
+            hint=f"Set it to host:port, such as 127.0.0.1:9090, or unset it to use {service}.",
         )
     return address
 

@@ -21,6 +21,7 @@ from prefect_vertex.vertex.credentials import (
     key_file_stamp,
     load_credentials,
 )
+from prefect_vertex.vertex.quotas import CloudQuotas, QuotaReader
 from prefect_vertex.vertex.service import Deadlines, VertexJobGateway
 from prefect_vertex.vertex.translate import translated
 
@@ -84,6 +85,9 @@ class Gateways:
         deadlines: How long calls may take.
         environ: Read once, for the emulator's address and the machine's project.
 
+    Attributes:
+        quotas: Reads the quotas of projects, with the same credentials.
+
     Raises:
         SetupError: The emulator's address is not one.
     """
@@ -108,6 +112,7 @@ class Gateways:
         self._shared_accounts: set[str] = set()
         self._budgets: dict[tuple[str, str], Budgets] = {}
         self._gateways: dict[Target, VertexJobGateway] = {}
+        self.quotas = QuotaReader(CloudQuotas(self.credentials, environ), self._clock)
 
     def register(self, block: CredentialValues | Mapping[str, Any] | None) -> str:
         """Make a block's credentials known, and give their `credentials_key`.
@@ -156,6 +161,19 @@ class Gateways:
             project=values.project or loaded.project,
             service_account_email=loaded.service_account_email,
         )
+
+    async def credentials(self, key: str) -> VertexCredentials:
+        """The loaded credentials of that key, with a token where one had to be fetched.
+
+        Raises:
+            ServiceError: They are missing, refused or unanswered, or nobody registered them.
+        """
+        attempted = "load Google credentials"
+        known = self._known(key, attempted)
+        with translated(attempted):
+            loaded = await known.load()
+            await known.refresh()
+        return loaded
 
     def for_target(self, target: Target) -> VertexJobGateway:
         """The gateway of a target, always the same one. Nothing is opened or read yet.

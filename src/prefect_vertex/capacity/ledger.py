@@ -1,0 +1,106 @@
+"""The ledger: what a walk has tried, as a table, and in sentences for a run's state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from prefect_vertex.capacity.walk import Exhausted, Next, Trail, Try
+from prefect_vertex.planning.spec import Candidate
+
+MAX_NAMED = 12
+"""Candidates that a waiting state's message names; the end's names all."""
+
+MAX_ANSWER_LENGTH = 400
+"""Characters of each candidate's last answer in the message of the end; the table has more."""
+
+_ADVICE = (
+    "Add regions, another machine_type or strategy FLEX_START, ask for more quota, "
+    "or raise the limits in capacity."
+)
+
+
+def names_of(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """How messages name candidates: the location, and whatever else tells them apart."""
+    traits = [_traits(each) for each in candidates]
+    differ = [len({each[place] for each in traits}) > 1 for place in range(3)]
+    names = []
+    for location, *others in traits:
+        told = [text for text, tells in zip(others, differ[1:], strict=True) if tells and text]
+        names.append(f"{location} ({', '.join(told)})" if told else location)
+    return tuple(
+        f"{name} [{place}]" if names.count(name) > 1 else name
+        for place, name in enumerate(names, start=1)
+    )
+
+
+def digest_of(candidates: Sequence[Candidate]) -> str:
+    """What tells one list of candidates from another."""
+    text = json.dumps([[each.project, *_traits(each)] for each in candidates])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def waiting_message(trail: Trail, following: Next, names: Sequence[str], *, waits: bool) -> str:
+    """What AwaitingCapacity says: what was tried, and when the next try is."""
+    answers = list(trail.last_answers.values())
+    told = [f"{_name(each, names)} ({each.reason.value})" for each in answers[-MAX_NAMED:]]
+    more = "" if len(answers) <= MAX_NAMED else f"{len(answers) - MAX_NAMED} others and "
+    when = f"at {following.at:%H:%M:%S} UTC" if waits else "now"
+    return f"Tried {more}{', '.join(told)}. Next: {names[following.candidate]}, {when}."
+
+
+def exhausted_message(trail: Trail, end: Exhausted, names: Sequence[str]) -> str:
+    """What the end says: every candidate, and its last answer."""
+    answers = trail.last_answers
+    lines = [
+        f"There is no capacity in {', '.join(names)} after {_attempts(trail)}: {end.because}. "
+        + _ADVICE
+    ]
+    for place, name in enumerate(names):
+        lines.append(f"{name}: {_answer(answers[place]) if place in answers else 'not tried.'}")
+    return "\n".join(lines)
+
+
+def table(trail: Trail, names: Sequence[str]) -> list[Mapping[str, str]]:
+    """One row for each try, the oldest first; times in seconds."""
+    return [
+        {
+            "attempt": str(each.attempt or "none"),
+            "candidate": _name(each, names),
+            "reason": each.reason.value,
+            "message": each.message,
+            "seconds": f"{each.seconds:.0f}",
+        }
+        for each in (*trail.ruled_out, *trail.tries)
+    ]
+
+
+def _answer(tried: Try) -> str:
+    words = " ".join(tried.message.split())
+    if len(words) > MAX_ANSWER_LENGTH:
+        words = f"{words[: MAX_ANSWER_LENGTH - 1]}…"
+    return f"{tried.reason.value}. {words}".rstrip()
+
+
+def _name(tried: Try, names: Sequence[str]) -> str:
+    if tried.candidate < len(names):
+        return names[tried.candidate]
+    return f"candidate {tried.candidate + 1}"
+
+
+def _attempts(trail: Trail) -> str:
+    return f"{trail.attempts} attempt{'' if trail.attempts == 1 else 's'}"
+
+
+def _traits(candidate: Candidate) -> tuple[str, str, str]:
+    """Location, machine and strategy, as the template rendered them."""
+    spec = candidate.job_spec
+    pools = spec.get("worker_pool_specs") or ()
+    machine = _get(_get(pools[0] if pools else None, "machine_spec"), "machine_type")
+    strategy = _get(spec.get("scheduling"), "strategy")
+    return candidate.location, str(machine or ""), str(strategy or "")
+
+
+def _get(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, Mapping) else None

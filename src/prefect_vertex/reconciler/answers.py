@@ -1,0 +1,83 @@
+"""Answers: attempts that came to nothing, read for what they say about their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from prefect_vertex.capacity.refusals import SCOPE_OF, Refusal, RefusalReason, When, classify
+from prefect_vertex.capacity.walk import Trail
+from prefect_vertex.errors import ServiceError
+from prefect_vertex.lifecycle.decisions import Crash
+from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An attempt that came to nothing before its container started.
+
+    Attributes:
+        begun_at: When its create was due, or its job created.
+        ended_at: When it was over.
+        otherwise: What ends the run where the walk knows no other way.
+        had_job: Whether there ever was one.
+        location: Where that was.
+        serial: Of the trail as it was before; a later one has this answer in it.
+    """
+
+    attempt: int
+    refusal: Refusal
+    begun_at: datetime
+    ended_at: datetime
+    otherwise: Crash
+    had_job: bool = False
+    location: str = ""
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The due attempt's candidate, and the trail that leads there."""
+
+    trail: Trail
+    candidate: int
+
+
+def refusal_of_job(job: JobSnapshot, otherwise: Crash) -> Refusal:
+    """What a job that never started says about its place."""
+    if otherwise.outcome.reason is TerminationReason.PROVISIONING_TIMEOUT:
+        # Cancelled by ourselves, which says nothing; the wait does.
+        reason = RefusalReason.NO_ROOM
+        return Refusal(reason, SCOPE_OF[reason], otherwise.message)
+    error = job.error
+    refusal = classify(
+        when=When.BEFORE_START,
+        job_code=error.code if error is not None else None,
+        text=error.message if error is not None else "",
+    )
+    return refusal if refusal.message else replace(refusal, message=otherwise.message)
+
+
+def refusal_of_create(error: ServiceError) -> Refusal:
+    """What a create that was refused for certain says about its place."""
+    return classify(
+        when=When.AT_CREATE,
+        error_reason=error.verdict.reason,
+        grpc_code=error.code,
+        text=_words_of(error),
+    )
+
+
+def _words_of(error: ServiceError) -> str:
+    """The service's own words: the name of a status says less than they do, and may mislead."""
+    _, found, rest = error.message.partition(f": {error.code}")
+    words = rest.partition(": ")[2]
+    return words if error.code and found and words else error.message
+
+
+def crash_for(message: str) -> Crash:
+    """The end of a run that cannot be asked for; the message says why."""
+    reason = TerminationReason.UNKNOWN
+    diagnosis = Diagnosis(reason=reason, summary=message)
+    return Crash(JobOutcome(reason=reason, diagnosis=diagnosis), message)

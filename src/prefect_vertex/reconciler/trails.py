@@ -1,0 +1,85 @@
+"""Which attempt is due, and the trail that it goes on with: the last one's, or a new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from prefect_vertex.capacity.walk import Trail, Try, begun_anew, restarted
+from prefect_vertex.lifecycle.diagnosis import diagnose
+from prefect_vertex.lifecycle.outcomes import TerminationReason
+from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.reconciler.care import Assignment, Care
+
+_NO_ROOM_THERE = frozenset(
+    {
+        TerminationReason.PREEMPTED,
+        TerminationReason.RESTARTED,
+        TerminationReason.NO_CAPACITY,
+    },
+)
+"""Ends after whose restart another candidate comes first."""
+
+
+def due_trail(care: Care, view: RunView, assignment: Assignment, now: datetime) -> Trail:
+    """The trail that the due attempt goes on with, or begins."""
+    return _with_skipped(_due_trail(care, view, assignment), assignment, now)
+
+
+def _due_trail(care: Care, view: RunView, assignment: Assignment) -> Trail:
+    trail, digest = care.trail, assignment.digest
+    if care.anew:
+        return begun_anew(trail, digest)
+    last = view.attempt
+    if 0 < last < care.due_attempt and last > trail.answered and last not in care.unstarted:
+        job = care.newest if care.newest_attempt == last else None
+        began = job is not None and (job.start_time is not None or last in care.started)
+        if began or care.rescheduled:
+            if not care.trail_text:
+                # From before there were trails: each attempt but the first was a restart.
+                trail = replace(trail, restarts=last - 1)
+            return restarted(trail, digest, first=_first_after(care, view, assignment, job))
+    return trail if trail.of == digest else begun_anew(trail, digest)
+
+
+def _with_skipped(trail: Trail, assignment: Assignment, now: datetime) -> Trail:
+    """Rule out what is known beforehand not to fit; it is no attempt."""
+    known = {each.candidate for each in trail.ruled_out}
+    more = [
+        Try(
+            attempt=0,
+            candidate=place,
+            begun_at=now,
+            ended_at=now,
+            reason=refusal.reason,
+            message=refusal.message,
+        )
+        for place, refusal in sorted(assignment.skipped.items())
+        if place not in known
+    ]
+    return replace(trail, ruled_out=(*trail.ruled_out, *more)) if more else trail
+
+
+def _first_after(care: Care, view: RunView, assignment: Assignment, job: JobSnapshot | None) -> int:
+    """Where a restarted run's passes begin: where there was no room any more is tried last."""
+    known = view.candidate(view.attempt)
+    if job is None or known is None or care.trail.of != assignment.digest:
+        return 0
+    reason = diagnose(job, care.policy, started=True).reason
+    if reason not in _NO_ROOM_THERE:
+        return 0
+    return (known[0] + 1) % len(assignment.spec.candidates)
+
+
+def due_after(found: int, labelled: int, *, settled: bool) -> int:
+    """The attempt that is due for a run that had attempts before.
+
+    Args:
+        found: The highest attempt of which a job was found, or its end is on record.
+        labelled: The highest attempt that was announced.
+        settled: Whether it is sure that the announced one has no job.
+    """
+    if found >= labelled:
+        return found + 1
+    return labelled if settled else 0
