@@ -255,6 +255,15 @@ def test_an_encryption_key_has_a_flag_of_its_own(
     assert shell.sent().flags["--kms-key"] == KEY
 
 
+def test_a_secret_that_a_flag_would_have_to_show_is_refused(
+    a_plan: Callable[..., JobPlan],
+) -> None:
+    request = json.loads(a_plan().as_json())
+    request["custom_job"]["labels"]["copy"] = MASK
+    with pytest.raises(PlanError, match="outside env, where no command can take it"):
+        gcloud_script([request], mask=MASK)
+
+
 def test_what_gcloud_cannot_send_is_refused(a_plan: Callable[..., JobPlan]) -> None:
     """An empty pool in a file, and a field of a CustomJob that has no flag."""
     request = json.loads(a_plan().as_json())

@@ -36,6 +36,7 @@ KEY = {
     "project_id": "of-the-key",
     "client_email": "runner@of-the-key.iam.gserviceaccount.com",
     "private_key": "-----BEGIN PRIVATE KEY-----",
+    "token_uri": "https://oauth2.googleapis.com/token",
 }
 
 
@@ -318,6 +319,57 @@ def test_a_secret_s_value_is_masked(site: Site) -> None:
     assert "pnu_verysecret" not in text + script + site.said
     assert env_of(json.loads(text)[0]["custom_job"])["PREFECT_API_KEY"] == "********"
     assert '"$PREFECT_API_KEY"' in script
+    assert "carry PREFECT_API_KEY" in site.said
+
+
+@pytest.mark.parametrize("op", ["move", "copy"])
+def test_a_patch_cannot_bring_a_secret_into_sight(site: Site, op: str) -> None:
+    """Neither in an error nor in the request, nor as a wrong value in a script."""
+    env = "/job_spec/worker_pool_specs/0/container_spec/env"
+    network = [{"op": op, "from": env, "path": "/job_spec/network"}]
+    args = [{"op": "copy", "from": f"{env}/0/value", "path": env.replace("/env", "/args")}]
+    pool = site.pool()
+    with temporary_settings({PREFECT_API_KEY: "pnu_verysecret"}):
+        with pytest.raises(PlanError) as refused:
+            site.text(*NEEDED, f"job_spec_patch={json.dumps(network)}", pool=pool)
+        printed = site.text(*NEEDED, f"job_spec_patch={json.dumps(args)}", pool=pool)
+        with pytest.raises(PlanError, match="outside env, where no command can take it"):
+            site.text(
+                *NEEDED, f"job_spec_patch={json.dumps(args)}", pool=pool, output_format="gcloud"
+            )
+
+    assert "verysecret" not in str(refused.value) + printed + site.said
+    assert "network is" in str(refused.value)
+    (pool_spec,) = json.loads(printed)[0]["custom_job"]["job_spec"]["worker_pool_specs"]
+    assert pool_spec["container_spec"]["args"] == ["********"]
+
+
+def test_a_pool_of_another_type_is_warned_of(site: Site) -> None:
+    """A worker takes it, with a warning of Prefect's, if started with this type."""
+    site.job(*NEEDED, pool=site.pool("process"))
+    assert "is of type 'process': this worker takes its runs only if started with" in site.said
+    site.job(*NEEDED, pool=site.pool("vertex-ai"))
+    assert "is of type" not in site.said
+
+
+def test_a_text_that_json_changes_is_warned_of(site: Site) -> None:
+    """It is what a run would get, which Prefect's own command reads in the same way."""
+    pool = site.pool()
+    job = site.job(*NEEDED, "env.V=1.10", "env.W=2", "labels.on=true", pool=pool)
+    assert (env_of(job)["V"], env_of(job)["W"], job["labels"]["on"]) == ("1.1", "2", "true")
+    assert [line.split()[2] for line in site.said.splitlines()] == ["env.V", "labels.on"]
+
+    job = site.job(*NEEDED, 'env.V="1.10"', pool=pool)
+    assert env_of(job)["V"] == "1.10"
+    assert site.said == ""
+
+
+def test_a_region_may_stand_first_in_a_value(site: Site) -> None:
+    image = "{region}-docker.pkg.dev/p/i:1"
+    (pool,) = site.job(NEEDED[0], NEEDED[2], f"image={image}", pool=site.pool())["job_spec"][
+        "worker_pool_specs"
+    ]
+    assert pool["container_spec"]["image_uri"] == "us-central1-docker.pkg.dev/p/i:1"
 
 
 def test_a_block_is_read_and_its_key_is_not_shown(site: Site) -> None:
@@ -386,6 +438,20 @@ def test_a_deployment_or_run_without_a_pool_is_refused(site: Site) -> None:
         ((*NEEDED, "imag=j:1"), "the closest is 'image'"),
         ((*NEEDED, "hardware=tpu"), "hardware"),
         ((*NEEDED, "credentials=key"), "credentials"),
+        (
+            (*NEEDED[:2], 'credentials={"service_account_inf": {"a": 1}}'),
+            "credentials has no field 'service_account_inf'",
+        ),
+        (
+            (*NEEDED, 'credentials={"service_account_info": {"type": "service_account"}}'),
+            "credentials.service_account_info has no client_email",
+        ),
+        (
+            (*NEEDED[:2], 'credentials={"service_account_info": {"type": "authorized_user"}}'),
+            "credentials.service_account_info is of type 'authorized_user'",
+        ),
+        ((*NEEDED, "maximum_run_time_hours=87660001"), "at most 10,000 years"),
+        ((*NEEDED, 'service_account_name=["x"]'), "which is not a service account's address"),
     ],
 )
 def test_a_job_variable_that_cannot_lead_to_a_job_is_one_error(
@@ -439,9 +505,19 @@ def test_values_are_read_as_prefect_reads_them() -> None:
     assert parse_job_variables(["env.A=5", "b=x"]) == {"env.A": 5, "b": "x"}
 
 
-def test_a_placeholder_of_prefect_s_is_text() -> None:
-    text = "{{ prefect.blocks.gcp-credentials.mine }}"
-    assert parse_job_variables([f"credentials={text}"]) == {"credentials": text}
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("credentials", "{{ prefect.blocks.gcp-credentials.mine }}"),
+        ("image", "{region}-docker.pkg.dev/p/i:1"),
+        ("staging_bucket", "{region}"),
+        ("env.A", "{x"),
+        ("env.A", '"x'),
+        ("labels.a", "[x"),
+    ],
+)
+def test_a_placeholder_and_a_text_of_env_are_no_json(name: str, text: str) -> None:
+    assert parse_job_variables([f"{name}={text}"]) == {name: text}
 
 
 @pytest.mark.parametrize("text", ["region", "=x", 'env={"A": }', "regions=[a, b"])
@@ -508,7 +584,11 @@ def test_a_block_s_own_file_and_project_are_used(
     assert known_identity(block) == ("of-the-block", KEY["client_email"])
 
 
-@pytest.mark.parametrize("content", [None, "not JSON: -----BEGIN"], ids=["missing", "no JSON"])
+@pytest.mark.parametrize(
+    "content",
+    [None, "not JSON: -----BEGIN", '{"private_key": "-----BEGIN"}'],
+    ids=["missing", "no JSON", "no key"],
+)
 def test_a_file_that_cannot_be_read_is_named(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     if content is not None:

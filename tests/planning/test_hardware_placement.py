@@ -247,7 +247,7 @@ def test_what_vertex_takes_passes_without_a_word(spec: dict[str, Any]) -> None:
                 }
             },
             "encryption_spec_key",
-            "encryption_spec.kms_key_name names a KMS key in us",
+            "encryption_spec_key (encryption_spec.kms_key_name) names a KMS key in us",
         ),
         (
             {"job_spec": {"tensorboard": "projects/p/locations/us-east1/tensorboards/1"}},

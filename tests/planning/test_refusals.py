@@ -149,7 +149,8 @@ REFUSALS = [
     Refusal(
         "Invalid resource name. (kms_key_name)",
         {"encryption_spec": {"kms_key_name": "my-key"}},
-        "kms_key_name is 'my-key', expected projects/P/locations/L/keyRings/R/cryptoKeys/K",
+        "encryption_spec_key (encryption_spec.kms_key_name) is 'my-key', expected "
+        "projects/P/locations/L/keyRings/R/cryptoKeys/K",
         "encryption_spec_key",
     ),
     Refusal(
@@ -262,7 +263,7 @@ def test_it_is_refused_here_first_in_one_line_that_names_the_variable(
 
 def test_a_disk_type_that_is_not_known_is_a_warning(a_plan: APlan) -> None:
     parts = {"container_spec": {"image_uri": IMAGE}, "disk_spec": {"boot_disk_type": "hyper-x"}}
-    assert "hyper-x is none of pd-ssd" in a_plan(pool=parts).warnings[0]
+    assert "'hyper-x' is none of pd-ssd" in a_plan(pool=parts).warnings[0]
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=150)

@@ -108,7 +108,8 @@ def test_its_run_policy_has_its_own_hours_and_poll_interval(a_world: AWorld) -> 
 def test_what_the_older_one_lacks_is_named(a_world: AWorld) -> None:
     world = a_world(template=template("prefect_bundled"), run={**FULL, **NEWER})
     configuration = world.resolve()
-    assert [line.split("'")[1] for line in configuration.warnings] == sorted(NEWER)
+    named = [line.split("'")[1] for line in configuration.warnings if "is not one of" in line]
+    assert named == sorted(NEWER)
     assert planned(configuration).request.custom_job.job_spec.enable_web_access is False
 
 
@@ -133,7 +134,7 @@ def test_a_variable_of_ours_that_its_template_lacks_is_said_to_be_newer(a_world:
     """It is not misspelt, so no other name is proposed; one that nobody knows gets the closest."""
     run = {**FULL, "worker_count": 4, "machine_typ": "n1-standard-8"}
     configuration = a_world(template=template("prefect_gcp_0_6_22"), run=run).resolve()
-    misspelt, newer = configuration.warnings
+    misspelt, newer = configuration.warnings[:2]
     assert "'machine_typ'" in misspelt
     assert "the closest is 'machine_type'" in misspelt
     assert "'worker_count'" in newer

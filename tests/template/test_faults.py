@@ -54,7 +54,7 @@ def fault_of(configuration: VertexJobConfiguration) -> PlanError:
         ({"stall_timeout_seconds": 0}, "stall_timeout_seconds", "greater than 0"),
         ({"region": 3}, "region", "region is 3, expected a valid string"),
         ({"machine_typ": "x"}, "machine_typ", "the closest is 'machine_type'"),
-        ({"env.A": "1", "env.A.B": "2"}, "env", "reaches into"),
+        ({"capacity.a": 1, "capacity.a.b": 2}, "capacity", "reaches into"),
         (
             {"credentials": "{{ prefect.blocks.gcp-credentials.gone }}"},
             "",
@@ -110,7 +110,17 @@ def test_what_can_be_rendered_but_not_run_is_refused_by_the_spec(
     assert words in str(fault_of(configuration))
 
 
-@pytest.mark.parametrize("secret", [{"env": ["pnu_1"]}, {"credentials": {"$ref": "pnu_1"}}])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"env": ["pnu_1"]},
+        {"credentials": {"$ref": "pnu_1"}},
+        {"worker_pools": '[{"container_spec": {"env": {"K": "pnu_1"}}}]'},
+        {"worker_pools": ['{"env": {"K": "pnu_1"}}']},
+        {"job_spec_patch": {"op": "add", "value": "pnu_1"}},
+    ],
+    ids=str,
+)
 def test_no_value_of_env_or_credentials_stands_in_a_message(
     resolved: Resolved,
     secret: dict[str, Any],

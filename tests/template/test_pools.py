@@ -19,8 +19,9 @@ from prefect.utilities.schema_tools.validation import validate
 from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.planning.plan import JobPlan, build_plan
 from prefect_vertex.template import VertexVariables, base_job_template
-from prefect_vertex.template.carried_over import lacking, template_warning, without_effect
+from prefect_vertex.template.carried_over import lacking, template_warning
 from prefect_vertex.template.pool import POOL_TEMPLATES, base_job_template_json
+from prefect_vertex.template.render import unused
 from prefect_vertex.worker import VertexWorker
 
 FOLDER = Path(__file__).parents[2] / "work_pool_templates"
@@ -125,7 +126,7 @@ def test_every_variable_has_a_title_and_a_description_and_is_used() -> None:
     for name, each in template["variables"]["properties"].items():
         assert each["title"], name
         assert each["description"].endswith(".") or "https://" in each["description"], name
-    assert without_effect(template) == ()
+    assert unused(template) == ()
     assert lacking(template) == ()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
 from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import PrefectHTTPStatusError
 
@@ -194,3 +196,94 @@ def _heartbeats(stack: LocalStack, pool: WorkPool) -> int:
         for worker in client._client.post(f"/work_pools/{pool.name}/workers/filter").json():
             seen.add(worker["last_heartbeat_time"])
     return len(seen)
+
+
+# --- references to blocks -------------------------------------------------------------------------
+
+REFERENCE = "{{ prefect.blocks.gcp-credentials.mine }}"
+SIGNING_KEY = {"type": "service_account", "project_id": "of-the-key", "private_key": "BEGIN KEY"}
+
+
+@pytest.fixture(scope="module")
+def block(stack: LocalStack) -> str:
+    """A credentials block named mine, and a variable that refers to it; returns the block's id."""
+    with SyncPrefectClient(api=stack.api_url) as client:
+        client._client.post("/variables/", json={"name": "which_credentials", "value": REFERENCE})
+        block_type = client.read_block_type_by_slug("gcp-credentials")
+        schema = client.get_most_recent_block_schema_for_block_type(block_type.id)
+        assert schema is not None
+        made = client.create_block_document(
+            BlockDocumentCreate(
+                name="mine",
+                data={"service_account_info": SIGNING_KEY},
+                block_schema_id=schema.id,
+                block_type_id=block_type.id,
+            )
+        )
+    return str(made.id)
+
+
+@pytest.mark.parametrize("kind", ["text", "$ref"])
+def test_a_reference_to_a_block_is_stored_as_one_and_resolved_by_the_worker(
+    client: SyncPrefectClient,
+    a_pool: Callable[..., WorkPool],
+    deploy: Callable[..., UUID],
+    planned: Callable[..., list[JobPlan]],
+    block: str,
+    kind: str,
+) -> None:
+    """Of a deployment and of a run, both made by API."""
+    pool = a_pool(base_job_template())
+    reference: Any = {"$ref": {"block_document_id": block}} if kind == "$ref" else REFERENCE
+    by_deployment = deploy(pool, region="us-central1", image="i:1", credentials=reference)
+    plain = deploy(pool, region="us-central1", image="i:1")
+
+    stored = client.read_deployment(by_deployment).job_variables
+    (one,) = planned(by_deployment, pool)
+    (other,) = planned(plain, pool, credentials=reference)
+
+    assert stored["credentials"] == reference
+    assert one.target.project == other.target.project == "of-the-key"
+
+
+@pytest.mark.parametrize("text", ["mine", "{{ prefect.variables.mine }}", "{}", "{{ mine }}"])
+def test_a_text_that_names_no_block_is_refused_by_the_server(
+    a_pool: Callable[..., WorkPool], deploy: Callable[..., UUID], text: str
+) -> None:
+    pool = a_pool(base_job_template())
+    with pytest.raises(PrefectHTTPStatusError, match="credentials"):
+        deploy(pool, region="us-central1", image="i:1", credentials=text)
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize(
+    ("written", "is_clear"),
+    [(REFERENCE, True), ("{{ prefect.variables.which_credentials }}", False)],
+    ids=["block", "variable"],
+)
+def test_prefect_deploy_stores_the_key_unless_a_variable_names_the_block(
+    stack: LocalStack,
+    client: SyncPrefectClient,
+    a_pool: Callable[..., WorkPool],
+    tmp_path: Path,
+    written: str,
+    is_clear: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """What the variable's description says of Prefect's own command; a change of it fails here."""
+    name = f"deployed-{uuid4().hex[:8]}"
+    variables = {"region": "us-central1", "image": "i:1", "credentials": written}
+    work_pool = {"name": a_pool(base_job_template()).name, "job_variables": variables}
+    entry = {"name": name, "entrypoint": "flows.py:nothing", "work_pool": work_pool}
+    (tmp_path / "flows.py").write_text(
+        "from prefect import flow\n\n\n@flow\ndef nothing(): ...\n", encoding="utf-8"
+    )
+    (tmp_path / "prefect.yaml").write_text(
+        json.dumps({"pull": [], "deployments": [entry]}), encoding="utf-8"
+    )
+    command = [*program("prefect"), "--no-prompt", "deploy", "--name", name]
+    env = {**os.environ, **stack.env}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    stored = client.read_deployment_by_name(f"nothing/{name}").job_variables["credentials"]
+    assert stored == ({"service_account_info": SIGNING_KEY} if is_clear else REFERENCE)

@@ -88,6 +88,7 @@ def _command(request: Mapping[str, Any], mask: str) -> tuple[str, set[str]]:
         "kms-key": job.get("encryption_spec", {}).get("kms_key_name", ""),
         "config": "-",
     }
+    _check_unmasked(" ".join(options.values()), mask)
     flags = [shlex.quote(f"--{name}={value}") for name, value in options.items() if value]
     body, secrets = _config(job["job_spec"], mask)
     end = _END if secrets else f"'{_END}'"
@@ -116,12 +117,24 @@ def _config(job_spec: Mapping[str, Any], mask: str) -> tuple[str, set[str]]:
                     secrets.add(entry["name"])
                     entry["value"] = f"{marker}:{entry['name']}"
     text = json.dumps(spec, indent=2, ensure_ascii=False)
+    _check_unmasked(text, mask)
     # YAML has no surrogate pairs, and takes some characters only by number.
     text = _NOT_ASCII.sub(lambda match: f"\\U{ord(match[0]):08x}", text)
     if secrets:
         text = _SHELL_SPECIAL.sub(r"\\\1", text)
         text = re.sub(rf"{marker}:(\w+)", r'$(quoted "$\1")', text)
     return text, secrets
+
+
+def _check_unmasked(text: str, mask: str) -> None:
+    """Refuse a secret in a place that the script would have to print."""
+    if mask in text:
+        raise PlanError(
+            "A secret stands in the job outside env, where no command can take it from the "
+            "environment.",
+            variable="job_spec_patch",
+            hint="Take it out; prefect_api_key_secret keeps secrets out of the job.",
+        )
 
 
 def _check_single(name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,13 +25,19 @@ from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.cli.gcloud import gcloud_script
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
 from prefect_vertex.errors import PlanError, SetupError
+from prefect_vertex.planning.credentials import check_whole_key
 from prefect_vertex.template import CredentialValues, VertexJobConfiguration
+from prefect_vertex.template.secrets import about_plain_keys
 
 if TYPE_CHECKING:
     from prefect_vertex.planning.plan import JobPlan
 
 WORKER_NAME = "prefect-vertex-plan"
 """Stands for the worker's name, which is a label on the job."""
+
+# A placeholder begins as JSON does: Prefect's `{{ … }}`, and ours, as in `{region}-docker.pkg.dev`.
+_JSON = re.compile(r"\s*(?:[\[\"]|\{(?!\{|\w+\}))")
+_TEXTS = ("env.", "labels.")
 
 
 def plan(
@@ -59,11 +66,12 @@ def plan(
             json the output is then a mapping of `requests` and `quota`. Limits, not what is free.
     """
     given = parse_job_variables(job_variable)
+    rewritten = rewritten_texts(job_variable, given)
     chosen = [bool(pool), bool(deployment), bool(flow_run)]
     if sum(chosen) != 1:
         raise PlanError("Name one of --pool, --deployment and --flow-run.")
     what, plans, warnings, credentials = anyio.run(_plans, pool, deployment, flow_run, given)
-    for line in dict.fromkeys(warnings):
+    for line in dict.fromkeys([*rewritten, *warnings]):
         sys.stderr.write(f"warning: {line}\n")
     requests = [json.loads(each.as_json()) for each in plans]
     output: Any = requests
@@ -95,14 +103,29 @@ def parse_job_variables(texts: Sequence[str]) -> dict[str, Any]:
         try:
             found[name] = json.loads(value)
         except ValueError as error:
-            # Prefect's own placeholders begin as JSON does.
-            if value.startswith(("{", "[", '"')) and not value.startswith("{{"):
+            if _JSON.match(value) and not name.startswith(_TEXTS):
                 raise PlanError(
                     f"--job-variable {name} is not the JSON that it begins as: {error}.",
                     variable=name,
                 ) from error
             found[name] = value
     return found
+
+
+def rewritten_texts(texts: Sequence[str], found: Mapping[str, Any]) -> list[str]:
+    """A warning for each value of env and labels that is another text once it was read as JSON.
+
+    Prefect reads it so too, so this is what the run would get: `1.10` becomes 1.1, `true` True.
+    """
+    given = {name: value for name, _, value in (text.partition("=") for text in texts)}
+    return [
+        f"--job-variable {name} is read as JSON, as Prefect does, and becomes another text: write "
+        f"{name}='\"…\"' to keep what you wrote."
+        for name, value in given.items()
+        if name.startswith(_TEXTS)
+        and isinstance(found[name], bool | int | float)
+        and str(found[name]) != value
+    ]
 
 
 def _notes(what: str, flow_run: str, plans: Sequence[JobPlan]) -> list[str]:
@@ -145,7 +168,12 @@ async def _plans(
     return (
         found.what,
         plans,
-        [*configuration.warnings, *(line for each in plans for line in each.warnings)],
+        [
+            *found.warnings,
+            *configuration.warnings,
+            *(line for each in plans for line in each.warnings),
+            *filter(None, [about_plain_keys(each.candidate.secret_env for each in plans)]),
+        ],
         [each.credential_values() for each in configuration.rendered],
     )
 
@@ -196,6 +224,7 @@ def known_identity(credentials: CredentialValues) -> tuple[str, str]:
     """Project and service account of credentials, as far as variables and files name them.
 
     Raises:
+        PlanError: The block's key is not a whole one.
         SetupError: A file is not readable, or a variable of this machine is wrong.
     """
     from prefect_vertex.vertex.channel import emulator_address
@@ -205,10 +234,16 @@ def known_identity(credentials: CredentialValues) -> tuple[str, str]:
     if not credentials.key:
         project = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
         path = str(_default_file() or "")
-    # As the worker under an emulator, which opens no file.
-    if not path or emulator_address():
+    # As the worker under an emulator, which opens no file and no key.
+    if emulator_address():
+        return project, account
+    if credentials.service_account_info is not None:
+        check_whole_key(credentials.service_account_info, "credentials.service_account_info")
+    if not path:
         return project, account
     content = _read_json(path)
+    if credentials.key:
+        check_whole_key(content, f"The key in {path}")
     project = project or str(content.get("project_id") or content.get("quota_project_id") or "")
     return project, account or _account(content)
 

@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import Flow, FlowRun
 from prefect.exceptions import ObjectNotFound
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.template.carried_over import OURS, PREFECT_GCP
 from prefect_vertex.template.render import layered
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ class Subject:
     flow_run: FlowRun
     work_pool: WorkPool
     deployment: DeploymentResponse | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is said of a pool that was made for another kind of worker."""
+        kind = self.work_pool.type
+        if kind in {OURS, PREFECT_GCP}:
+            return ()
+        line = (
+            f"work pool {self.work_pool.name!r} is of type {kind!r}: this worker takes its runs "
+            f"only if started with --type {OURS}, and its own workers plan something else."
+        )
+        return (line,)
 
 
 async def for_pool(client: PrefectClient, name: str, given: Mapping[str, Any]) -> Subject:

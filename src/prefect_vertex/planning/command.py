@@ -5,6 +5,7 @@ The platform expands `$(NAME)` in command and args; what the user wrote there ma
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.environment import literal
 from prefect_vertex.planning.limits import check_arguments
 from prefect_vertex.planning.spelling import shown
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def argument_list(value: object, name: str) -> list[str]:
@@ -33,11 +36,40 @@ def argument_list(value: object, name: str) -> list[str]:
             ) from error
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
         check_arguments(value)
+        if value and not value[0].strip() and not name.endswith("args"):
+            raise PlanError(
+                f"{name} is {shown(value)}, which names no program.",
+                variable="command",
+                hint="Leave command out for the usual one, `prefect flow-run execute`.",
+            )
         return list(value)
     raise PlanError(
         f"{name} is {shown(value)}, expected text or a list of texts.",
         variable="command",
     )
+
+
+def check_launch(python_command: Sequence[str], setup_command: Sequence[str]) -> None:
+    """Refuse an interpreter or a script with which no container would start.
+
+    Raises:
+        PlanError: It is one.
+    """
+    if not python_command or not python_command[0].strip():
+        raise PlanError(
+            f"python_command is {shown(list(python_command))}, which names no program.",
+            variable="python_command",
+            hint="Leave it out for python3.",
+        )
+    lists = {"python_command": python_command, "setup_command": setup_command}
+    for name, texts in lists.items():
+        for index, text in enumerate(texts):
+            if "\0" in text or _SURROGATE.search(text):
+                raise PlanError(
+                    f"{name}[{index}] holds a NUL character or half of a character.",
+                    variable=name,
+                    hint="Remove it.",
+                )
 
 
 def wrapped_command(

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from prefect_vertex.errors import MachineSpecError, PlanError
 from prefect_vertex.planning import environment as environments
 from prefect_vertex.planning.command import argument_list, wrapped_command
 from prefect_vertex.planning.forms import check_image, check_pool_forms
 from prefect_vertex.planning.machines import check_machine
 from prefect_vertex.planning.packed import unpacking
-from prefect_vertex.planning.pools import POOLS_PATH, Pool, PoolLayout
+from prefect_vertex.planning.pools import Pool, PoolLayout
+from prefect_vertex.planning.replicas import POOLS_PATH
 from prefect_vertex.planning.spec import Candidate, RunIdentity
+
+_API = "PREFECT_API_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,7 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
     if not layout.spec:
         return FinishedPool(spec={})
     path = f"{POOLS_PATH}[{index}]"
-    machine, about_machine = check_machine(
-        layout.spec.get("machine_spec", {}),
-        attempt.accelerators,
-        warn_only=attempt.candidate.validate_hardware == "warn",
-    )
+    machine, about_machine = _machine(layout, index, attempt)
     warnings = (*about_machine, *check_pool_forms(layout.spec, index))
     is_package = "python_package_spec" in layout.spec
     task = "python_package_spec" if is_package else "container_spec"
@@ -97,11 +97,15 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
         used=(*command, *args),
     )
     body["env"] = list(env.entries)
+    if layout.runs_command and _API in attempt.candidate.env:
+        kept = {*(entry["name"] for entry in env.entries), *env.packed}
+        if _API not in kept:
+            warnings += (f"{path} has no {_API} in env: its code cannot reach the Prefect API.",)
     if not is_package:
         check_image(body.get("image_uri"), f"{path}.container_spec.image_uri")
         if layout.runs_command:
             command = wrapped_command(
-                command,
+                command or _usual_command(attempt, path),
                 python_command=attempt.candidate.python_command,
                 bootstrap=attempt.bootstrap,
                 prelude=unpacking(env.parts),
@@ -116,6 +120,38 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
         warnings=(*warnings, *env.warnings),
         packed=env.packed,
     )
+
+
+def _machine(
+    layout: PoolLayout, index: int, attempt: Attempt
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The pool's machine, judged; what is said of any but the first names its pool."""
+    try:
+        machine, warnings = check_machine(
+            layout.spec.get("machine_spec", {}),
+            attempt.accelerators,
+            warn_only=attempt.candidate.validate_hardware == "warn",
+        )
+    except MachineSpecError as error:
+        if not index:
+            raise
+        raise MachineSpecError(
+            f"{POOLS_PATH}[{index}]: {error.message}", variable=error.variable, hint=error.hint
+        ) from error
+    if index:
+        warnings = tuple(f"{POOLS_PATH}[{index}]: {line}" for line in warnings)
+    return machine, warnings
+
+
+def _usual_command(attempt: Attempt, path: str) -> list[str]:
+    """The run's own command, where a patch has left none; without any nothing could run."""
+    if not attempt.candidate.command:
+        raise PlanError(
+            f"command is not set, and {path}.container_spec has none.",
+            variable="command",
+            hint="Leave command out for the usual one, `prefect flow-run execute`.",
+        )
+    return list(attempt.candidate.command)
 
 
 def _environment(

@@ -15,9 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.spelling import closest, shown
 
 _FIELDS = ("service_account_info", "service_account_file", "project")
 _KEY_LENGTH = 16
+_REFERENCE = (
+    "Choose the block in the pool's form, or set credentials to "
+    '"{{ prefect.blocks.gcp-credentials.NAME }}" by API; `prefect deploy` would store the key.'
+)
+_OF_A_KEY = ("client_email", "private_key", "token_uri")
 _WHOLE_FILE = "Paste the whole content of the service account's key file."
 
 
@@ -70,7 +76,8 @@ def read_credentials(value: object) -> CredentialValues:
     """Read a credentials block, as plain values or as the block itself; None: the worker's own.
 
     Raises:
-        PlanError: It is neither, its key is no mapping, or it names two keys. No value is shown.
+        PlanError: It is neither, has a field that no such block has and none that it needs, its key
+            is no mapping, or it names two keys. No value is shown.
     """
     if value is None:
         return CredentialValues()
@@ -84,8 +91,10 @@ def read_credentials(value: object) -> CredentialValues:
         raise PlanError(
             f"credentials is a {type(value).__name__}, expected a GCP Credentials block.",
             variable="credentials",
-            hint='Set it to "{{ prefect.blocks.gcp-credentials.NAME }}".',
+            hint=_REFERENCE,
         )
+    if isinstance(value, Mapping) and not (info or path):
+        _check_fields(value)
     key = _information(_plain(info))
     if key is not None and path:
         raise PlanError(
@@ -97,6 +106,53 @@ def read_credentials(value: object) -> CredentialValues:
         service_account_info=key,
         service_account_file=str(_plain(path) or ""),
         own_project=str(project or ""),
+    )
+
+
+def check_whole_key(key: Mapping[str, Any], where: str) -> None:
+    """Refuse a service account key with which no request could be signed.
+
+    Google's library asks for these fields (google-auth 2, service_account.Credentials); the worker
+    finds out when it signs its first request.
+
+    Args:
+        key: A key's content.
+        where: Where it was found, for the message.
+
+    Raises:
+        PlanError: It is of another type, or a field is missing. No value but the type is shown.
+    """
+    kind = key.get("type", "service_account")
+    if kind != "service_account":
+        raise PlanError(
+            f"{where} is of type {shown(kind)}, not a service account's key.",
+            variable="credentials",
+            hint="Leave the key empty to use the worker's own credentials of that type.",
+        )
+    for name in (name for name in _OF_A_KEY if not key.get(name)):
+        raise PlanError(
+            f"{where} has no {name}, which every service account's key has.",
+            variable="credentials",
+            hint=_WHOLE_FILE,
+        )
+
+
+def _check_fields(block: Mapping[str, Any]) -> None:
+    """Refuse values that would be taken for the worker's own credentials by mistake."""
+    unknown = [str(name) for name, value in block.items() if value and name not in _FIELDS]
+    if not unknown:
+        return
+    if {"type", *_OF_A_KEY} & set(unknown):
+        raise PlanError(
+            "credentials is a service account's key, expected a GCP Credentials block.",
+            variable="credentials",
+            hint=_REFERENCE,
+        )
+    raise PlanError(
+        f"credentials has no field {shown(unknown[0])}; the closest is "
+        f"{closest(unknown[0], _FIELDS)!r}.",
+        variable="credentials",
+        hint=_REFERENCE,
     )
 
 

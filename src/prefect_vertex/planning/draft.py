@@ -15,13 +15,13 @@ from prefect_vertex.planning.forms import check_job_forms
 from prefect_vertex.planning.machines import DEFAULT_MACHINE_TYPE
 from prefect_vertex.planning.patch import patched
 from prefect_vertex.planning.pools import (
-    POOLS_PATH,
     Pool,
     PoolLayout,
     check_tpu_replicas,
     lay_out_pools,
     relaid_pools,
 )
+from prefect_vertex.planning.replicas import POOLS_PATH
 from prefect_vertex.planning.scheduling import STRATEGIES, check_scheduling
 from prefect_vertex.planning.spec import Candidate
 
@@ -74,12 +74,7 @@ def settled_job(
     pools = relaid_pools(job_spec.get("worker_pool_specs"), before)
     if isinstance(job_spec.get("scheduling"), Mapping):
         job_spec["scheduling"] = check_scheduling(job_spec["scheduling"])
-    if job_spec.get("tensorboard") and not job_spec.get("service_account"):
-        raise PlanError(
-            "tensorboard is set, for which Vertex AI needs a service account.",
-            variable="service_account_name",
-            hint="Set service_account_name.",
-        )
+    _check_run_as(job_spec, candidate)
     check_job_forms(job_spec, job.get("encryption_spec", {}))
     check_tpu_replicas(pools)
     return job, pools
@@ -102,6 +97,22 @@ def _check_job(job: Mapping[str, Any]) -> None:
             f"job_spec_patch sets {key} of the job, which only Vertex AI sets.",
             variable="job_spec_patch",
             hint="Remove that operation.",
+        )
+
+
+def _check_run_as(job_spec: Mapping[str, Any], candidate: Candidate) -> None:
+    """Refuse a job without the service account that something in it needs."""
+    if job_spec.get("service_account"):
+        return
+    needs = {
+        "tensorboard": job_spec.get("tensorboard"),
+        "prefect_api_key_secret": candidate.api_secrets,
+    }
+    for name in (name for name, value in needs.items() if value):
+        raise PlanError(
+            f"{name} is set, for which Vertex AI needs a service account.",
+            variable="service_account_name",
+            hint="Set service_account_name.",
         )
 
 

@@ -6,45 +6,63 @@ without a change here, and no key is ever ignored. Descriptors are used, never i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.scheduling import parse_duration
-from prefect_vertex.planning.spelling import closest, shown, snake_case
+from prefect_vertex.planning.spelling import closest, numeral, shown, snake_case
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.message import Message
 
 # google/protobuf/descriptor.proto, FieldDescriptorProto.Type.
 _FLOATS = {1, 2}
-_INTEGERS = {3, 4, 5, 6, 7, 13, 15, 16, 17, 18}
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_INTEGERS = {
+    **dict.fromkeys((5, 15, 17), _INT32),
+    **dict.fromkeys((3, 16, 18), _INT64),
+    **dict.fromkeys((7, 13), (0, 2**32 - 1)),
+    **dict.fromkeys((4, 6), (0, 2**64 - 1)),
+}
 _BOOL = 8
 _STRING = 9
 _LABEL_REPEATED = 3
+_POOLS = "worker_pool_specs"
 
 _VARIABLE_OF = {
     "container_spec": "image",
     "env": "env",
     "image_uri": "image",
+    "kms_key_name": "encryption_spec_key",
     "machine_spec": "machine_type",
+    "network_attachment": "psc_interface_config",
     "output_uri_prefix": "base_output_directory",
     "service_account": "service_account_name",
     "timeout": "scheduling",
 }
 """Job variables whose name is not that of the field they fill."""
 
+_NO_VARIABLES = ("job_spec", "job_spec_patch", "scheduling")
+
 
 def without_nulls(value: Any) -> Any:
     """A deep copy in which a null is as good as absent, and so is a mapping emptied by that.
 
-    Elements of lists keep their place: an empty pool is how Vertex AI is told to skip one.
+    Elements of lists keep their place: an empty pool is how Vertex AI is told to skip one, and a
+    null is as good as that. In any other list a null is left to be refused.
     """
     if isinstance(value, Mapping):
         pruned = {key: without_nulls(item) for key, item in value.items() if item is not None}
+        pools = pruned.get(_POOLS)
+        if isinstance(pools, list):
+            pruned[_POOLS] = [{} if pool is None else pool for pool in pools]
         return {key: item for key, item in pruned.items() if item != {}}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [{} if item is None else without_nulls(item) for item in value]
+        return [without_nulls(item) for item in value]
     return value
 
 
@@ -126,6 +144,25 @@ def whole_number(value: object, path: str) -> int:
     raise _wrong(path, value, "a whole number")
 
 
+def unknown_enum_numbers(message: Message, path: str) -> Iterator[str]:
+    """A warning for each enum in a message that the installed client has no name for.
+
+    Vertex AI may know one that is newer.
+    """
+    for field, value in message.ListFields():
+        if field.enum_type is not None and not _is_repeated(field):
+            if value not in field.enum_type.values_by_number:
+                yield (
+                    f"{path}.{field.name} is {value}, which the installed client does not know; "
+                    "it is sent as it is."
+                )
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            repeated = _is_repeated(field)
+            for index, item in enumerate(value if repeated else [value]):
+                place = f"{path}.{field.name}" + (f"[{index}]" if repeated else "")
+                yield from unknown_enum_numbers(item, place)
+
+
 def enum_name(value: str) -> str:
     """An enum's name as the API spells it: `flex-start` becomes `FLEX_START`."""
     return snake_case(value).upper()
@@ -164,10 +201,26 @@ def _single(field: FieldDescriptor, value: object, path: str) -> Any:
     if kind == _BOOL:
         return _boolean(value, path)
     if kind in _INTEGERS:
-        return whole_number(value, path)
+        return _within(whole_number(value, path), _INTEGERS[kind], path)
     if kind in _FLOATS and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _finite(value, path)
     raise _wrong(path, value, "text" if kind == _STRING else "a number")
+
+
+def _within(number: int, bounds: tuple[int, int], path: str) -> int:
+    smallest, largest = bounds
+    if smallest <= number <= largest:
+        return number
+    raise _wrong(path, number, f"a whole number from {smallest} to {largest}")
+
+
+def _finite(value: float, path: str) -> float:
+    try:
+        if math.isfinite(number := float(value)):
+            return number
+    except OverflowError:
+        pass
+    raise _wrong(path, value, "a finite number")
 
 
 def _text(value: str, path: str) -> str:
@@ -189,8 +242,8 @@ def _boolean(value: object, path: str) -> bool:
 
 def _enum_number(known: Mapping[str, int], value: object, path: str) -> int:
     if isinstance(value, str):
-        if value.strip().lstrip("-").isdigit():
-            return int(value)
+        if (number := numeral(value)) is not None:
+            return _within(number, _INT32, path)
         name = enum_name(value)
         if name not in known:
             raise PlanError(
@@ -200,13 +253,19 @@ def _enum_number(known: Mapping[str, int], value: object, path: str) -> int:
                 hint=f"Use one of: {', '.join(known)}.",
             )
         return known[name]
-    return whole_number(value, path)
+    return _within(whole_number(value, path), _INT32, path)
 
 
 def variable_of(path: str) -> str:
     """The job variable that most likely filled the field at this path."""
     leaf = path.rpartition(".")[2].partition("[")[0]
     return _VARIABLE_OF.get(leaf, leaf)
+
+
+def path_of(path: str, variable: str) -> str:
+    """The path as a message shows it: with the job variable, where that has another name."""
+    is_said = variable in path or variable in _NO_VARIABLES
+    return path if is_said else f"{variable} ({path})"
 
 
 def _unknown_key(descriptor: Descriptor, key: str, path: str) -> PlanError:
@@ -217,7 +276,7 @@ def _unknown_key(descriptor: Descriptor, key: str, path: str) -> PlanError:
 
 
 def _wrong(path: str, value: object, expected: str) -> PlanError:
+    variable = variable_of(path)
     return PlanError(
-        f"{path} is {shown(value)}, expected {expected}.",
-        variable=variable_of(path),
+        f"{path_of(path, variable)} is {shown(value)}, expected {expected}.", variable=variable
     )

@@ -7,12 +7,13 @@ sides, and `validate_hardware: warn` sends even that; what is newer passes with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from prefect_vertex.errors import MachineSpecError
 from prefect_vertex.planning.fields import enum_name, whole_number
-from prefect_vertex.planning.spelling import closest, listed, shown
+from prefect_vertex.planning.spelling import closest, listed, numeral, shown
 from prefect_vertex.planning.tpu import TPU_TOPOLOGIES, check_tpu, is_tpu
 
 SOURCE = "https://cloud.google.com/vertex-ai/docs/training/configure-compute"
@@ -20,6 +21,7 @@ TABLE_DATE = "2026-11-15"
 DEFAULT_MACHINE_TYPE = "n1-standard-4"
 """Of a machine spec that names none."""
 
+_MACHINE_TYPE = re.compile(r"[a-z][a-z0-9-]*[a-z0-9]")
 _UNSPECIFIED = "ACCELERATOR_TYPE_UNSPECIFIED"
 _UNKNOWN = f"is not in the table of {TABLE_DATE} and is sent as it is"
 _SEND_ANYWAY = "To send it anyway, set validate_hardware to warn."
@@ -165,8 +167,12 @@ def check_machine(
     if count:
         spec["accelerator_count"] = count
     try:
+        if not _MACHINE_TYPE.fullmatch(machine):
+            raise _no_machine_type(machine)
         if is_tpu(machine):
             return spec, check_tpu(spec)
+        if spec.get("tpu_topology") and machine in MACHINES:
+            raise _no_tpu(machine)
         return spec, _judge(machine, kind, count, lenient="gpu_partition_size" in spec)
     except MachineSpecError as error:
         if not warn_only:
@@ -179,8 +185,8 @@ def _accelerator(value: object, known: Mapping[str, int]) -> str:
     if value is None or value == "":
         return ""
     text = str(value).strip()
-    if text.isdigit():
-        text = next((name for name, number in known.items() if number == int(text)), text)
+    if (wanted := numeral(text)) is not None:
+        text = next((name for name, number in known.items() if number == wanted), str(wanted))
         return "" if text == _UNSPECIFIED else text
     name = enum_name(text)
     if name not in known:
@@ -223,6 +229,24 @@ def _judge(machine: str, kind: str, count: int, *, lenient: bool) -> tuple[str, 
     if lenient:
         return (f"{error.message} It is sent because gpu_partition_size is set.",)
     raise error
+
+
+def _no_machine_type(machine: str) -> MachineSpecError:
+    near = closest(machine, MACHINES)
+    return MachineSpecError(
+        f"machine_type is {shown(machine)}, which is not the name of a machine type.",
+        variable="machine_type",
+        hint=f"The closest is {near}. {_SEND_ANYWAY}",
+    )
+
+
+def _no_tpu(machine: str) -> MachineSpecError:
+    return MachineSpecError(
+        f"tpu_topology is set, but machine_type {machine} is no TPU host.",
+        variable="machine_type",
+        hint=f"Set machine_type to one of: {', '.join(TPU_TOPOLOGIES)}; or leave tpu_topology out. "
+        f"{_SEND_ANYWAY}",
+    )
 
 
 def _half(machine: str, kind: str, count: int) -> MachineSpecError:

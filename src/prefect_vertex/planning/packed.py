@@ -45,6 +45,15 @@ def pack(values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def unpacked(env: Mapping[str, str]) -> dict[str, str]:
+    """The values that the numbered variables in `env` hold; none where there are none."""
+    parts = [env[f"{PREFIX}{number}"] for number in range(len(env)) if f"{PREFIX}{number}" in env]
+    if not parts:
+        return {}
+    values: dict[str, str] = json.loads(zlib.decompress(base64.b64decode("".join(parts))))
+    return values
+
+
 def unpacking(parts: int) -> str:
     """Python (3.9 or newer) that puts the values into the environment; empty where none travel.
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
+from prefect_vertex.planning.fields import path_of, variable_of
 from prefect_vertex.planning.machines import ACCELERATORS
 from prefect_vertex.planning.spelling import listed, shown
 from prefect_vertex.planning.tpu import is_tpu, is_tpu_pod
@@ -25,7 +26,7 @@ Values = Mapping[str, Any]
 
 _NETWORK = re.compile(r"^projects/\d+/global/networks/[^/]+$")
 _RESERVATION = re.compile(r"^projects/[^/]+/zones/[^/]+/reservations/[^/]+(/.+)?$")
-_RESOURCE_ID = re.compile(r"^[a-z]([a-z0-9-]*[a-z0-9])?$")
+_RESOURCE_ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 _BEARS_LOCATION = re.compile(
     r"^(?://[^/]+/)?projects/[^/]+/(locations|regions|zones)/([^/]+)/(\w+)/",
@@ -79,9 +80,11 @@ def check_locations(custom_job: object, location: str) -> None:
     """
     for path, kind, name, where in _located(custom_job, ""):
         if where != location:
+            variable = _variable(path)
             raise PlanError(
-                f"{path} names a {kind} in {where}, but the job runs in {location}: {shown(name)}.",
-                variable=_variable(path),
+                f"{path_of(path, variable)} names a {kind} in {where}, but the job runs in "
+                f"{location}: {shown(name)}.",
+                variable=variable,
                 hint=f"Use one in {location}; with several regions, write {{region}} into the name "
                 "or set it in each of candidates.",
             )
@@ -210,10 +213,10 @@ def _persistent_resource(spec: Values) -> Iterator[PlanError]:
     name = spec.get("persistent_resource_id")
     if not name:
         return
-    if not _RESOURCE_ID.match(str(name)):
+    if not _RESOURCE_ID.fullmatch(str(name)):
         yield PlanError(
             f"persistent_resource_id is {shown(name)}, expected lower case letters, numbers and "
-            "hyphens, a letter first and no hyphen last.",
+            "hyphens, at most 63, a letter first and no hyphen last.",
             variable="persistent_resource_id",
             hint="Write the id alone, without project and location.",
         )
@@ -276,17 +279,13 @@ def _located(value: object, path: str) -> Iterator[tuple[str, str, str, str]]:
             yield from _located(item, f"{path}[{index}]")
     elif isinstance(value, str) and (match := _BEARS_LOCATION.match(value)):
         scope, where, kind = match.groups()
-        location = where.rpartition("-")[0] if scope == "zones" else where
+        location = (where.rpartition("-")[0] or where) if scope == "zones" else where
         yield path, _singular(kind), value, location
 
 
 def _variable(path: str) -> str:
-    leaf = path.rpartition(".")[2].partition("[")[0]
-    return {
-        "kms_key_name": "encryption_spec_key",
-        "network_attachment": "psc_interface_config",
-        "values": "reservation_affinity",
-    }.get(leaf, leaf)
+    leaf = variable_of(path)
+    return "reservation_affinity" if leaf == "values" else leaf
 
 
 def _singular(kind: str) -> str:

@@ -17,7 +17,16 @@ from google.protobuf.json_format import MessageToDict
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.containers import Attempt, finished_pool
 from prefect_vertex.planning.draft import settled_job
-from prefect_vertex.planning.fields import message_values
+from prefect_vertex.planning.fields import message_values, unknown_enum_numbers
+from prefect_vertex.planning.forms import check_job_parts
+from prefect_vertex.planning.masking import (
+    MASK,
+    masked,
+    masked_request,
+    secret_values,
+    stands_outside_env,
+    without_secrets,
+)
 from prefect_vertex.planning.naming import (
     ATTEMPT_LABEL,
     FLOW_RUN_LABEL,
@@ -25,13 +34,14 @@ from prefect_vertex.planning.naming import (
     check_location,
     check_project,
     display_name,
+    label_key,
     legal_labels,
 )
-from prefect_vertex.planning.packed import is_part
 from prefect_vertex.planning.placement import check_locations, check_placement
+from prefect_vertex.planning.pools import pool_warnings
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
 
-MASK = "********"
+__all__ = ["MASK", "JobPlan", "build_plan"]
 
 _ACCELERATORS: dict[str, int] = {
     name: item.value for name, item in types.AcceleratorType.__members__.items()
@@ -75,13 +85,8 @@ class JobPlan:
             preserving_proto_field_name=True,
         )
         request["custom_job"]["labels"] = dict(sorted(self.labels.items()))
-        secrets = self.candidate.secret_env
-        hides_parts = bool(secrets & self.packed_env)
-        for pool in request["custom_job"]["job_spec"]["worker_pool_specs"]:
-            for task in ("container_spec", "python_package_spec"):
-                for entry in pool.get(task, {}).get("env", ()):
-                    if entry["name"] in secrets or (hides_parts and is_part(entry["name"])):
-                        entry["value"] = MASK
+        if names := self.candidate.secret_env:
+            request = masked_request(request, names, secret_values(self.candidate))
         return json.dumps(request, indent=2, ensure_ascii=False)
 
 
@@ -107,6 +112,30 @@ def build_plan(
     """
     if attempt < 1:
         raise PlanError(f"attempt is {attempt}, expected 1 or more.")
+
+    def plan(chosen: Candidate) -> JobPlan:
+        return _planned(
+            spec, chosen, attempt=attempt, bootstrap=bootstrap, platform_env=platform_env or {}
+        )
+
+    try:
+        return plan(candidate)
+    except PlanError as error:
+        told = without_secrets(error, candidate, plan)
+        if told is error:
+            raise
+        # Not chained: the first one quotes a secret.
+        raise told from None
+
+
+def _planned(
+    spec: RunSpec,
+    candidate: Candidate,
+    *,
+    attempt: int,
+    bootstrap: str,
+    platform_env: Mapping[str, str],
+) -> JobPlan:
     check_project(candidate.project)
     warnings = list(check_location(candidate.location))
     name = display_name(
@@ -123,7 +152,7 @@ def build_plan(
         candidate=candidate,
         attempt=attempt,
         bootstrap=bootstrap,
-        platform_env=platform_env or {},
+        platform_env=platform_env,
         accelerators=_ACCELERATORS,
         vertex_retries=_has_vertex_retries(job["job_spec"]),
     )
@@ -131,9 +160,10 @@ def build_plan(
     job["job_spec"]["worker_pool_specs"] = [pool.spec for pool in pools]
     labels, dropped = _labels(spec.identity, given_labels, attempt)
     request = _request(candidate, job, name, labels)
+    warnings += pool_warnings(drafts)
     warnings += [line for pool in pools for line in pool.warnings]
     warnings += _check_sent(request, candidate)
-    warnings += [f"label {key!r} is left out: it found no room on the job." for key in dropped]
+    warnings += [_of_dropped(key, spec.identity) for key in dropped]
     return JobPlan(
         candidate=candidate,
         attempt=attempt,
@@ -141,7 +171,7 @@ def build_plan(
         labels=labels,
         request=request,
         dropped_labels=dropped,
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys(masked(warnings, secret_values(candidate)))),
         packed_env=frozenset().union(*(pool.packed for pool in pools)),
     )
 
@@ -173,7 +203,25 @@ def _check_sent(request: types.CreateCustomJobRequest, candidate: Candidate) -> 
     )
     named = {key: value for key, value in sent.items() if key not in {"display_name", "labels"}}
     check_locations(named, candidate.location)
-    return check_placement(sent["job_spec"], warn_only=candidate.validate_hardware == "warn")
+    warnings = [
+        *check_job_parts(sent["job_spec"]),
+        *unknown_enum_numbers(types.CustomJob.pb(request.custom_job).job_spec, "job_spec"),
+        *check_placement(sent["job_spec"], warn_only=candidate.validate_hardware == "warn"),
+    ]
+    if stands_outside_env({"custom_job": sent}, secret_values(candidate)):
+        names = " or ".join(sorted(candidate.secret_env))
+        warnings.append(
+            f"The value of {names} stands in the job outside env, where more people may read it: "
+            "set prefect_api_key_secret, or take it out."
+        )
+    return tuple(warnings)
+
+
+def _of_dropped(key: str, identity: RunIdentity) -> str:
+    ours = {*identity.labels, FLOW_RUN_LABEL, WORK_POOL_LABEL, ATTEMPT_LABEL}
+    if label_key(key) in {label_key(name) for name in ours}:
+        return f"label {key!r} is left out: the worker sets it, to find the job again."
+    return f"label {key!r} is left out: it found no room on the job."
 
 
 def _labels(

@@ -12,15 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefect_vertex.errors import MachineSpecError, PlanError
-from prefect_vertex.planning.fields import whole_number
+from prefect_vertex.planning.replicas import (
+    POOLS_PATH,
+    ROLES,
+    check_roles,
+    check_worker_count,
+    counted,
+    followers,
+)
 from prefect_vertex.planning.spelling import shown
 from prefect_vertex.planning.tpu import is_tpu
 
-POOLS_PATH = "job_spec.worker_pool_specs"
+MANY_REPLICAS = 1_000
+"""From here on a warning: a region's usual quota is 2,200 CPUs, and a machine has four or more."""
 
 Pool = dict[str, Any]
 
 _OF_THE_MACHINE = ("machine_spec", "disk_spec", "nfs_mounts", "lustre_mounts")
+_SERVERS = 2
 _TASKS = ("container_spec", "python_package_spec")
 _SECTIONS = ("container_spec", "python_package_spec", "machine_spec", "disk_spec")
 
@@ -68,21 +77,20 @@ def lay_out_pools(given: object, worker_count: int) -> tuple[PoolLayout, ...]:
             f"{POOLS_PATH} is {shown(given)}, expected a list with at least one pool.",
             variable="job_spec",
         )
-    if worker_count < 1:
-        raise PlanError(
-            f"worker_count is {worker_count}, expected 1 or more.",
-            variable="worker_count",
-        )
+    check_worker_count(worker_count)
+    check_roles(given, "worker_pools")
     pools = [_checked(pool, index) for index, pool in enumerate(given)]
     first = pools[0]
     if not first:
         raise PlanError(f"{POOLS_PATH}[0] is empty.", variable="job_spec")
     if worker_count > 1:
         pools = pools if len(pools) > 1 else [first, {}]
-        pools[1] = _followers(pools[1], worker_count)
+        pools[1] = followers(pools[1], worker_count)
     return tuple(
         PoolLayout(
-            spec=_counted(_completed(pool, index, first) if index else pool, index),
+            spec=counted(
+                _completed(pool, index, first) if index else pool, index, worker_count=worker_count
+            ),
             runs_command=_runs_command(pool, index),
         )
         for index, pool in enumerate(pools)
@@ -152,6 +160,7 @@ def relaid_pools(given: object, before: Sequence[PoolLayout]) -> tuple[PoolLayou
     """
     if not isinstance(given, Sequence) or isinstance(given, str) or not given or not given[0]:
         raise PlanError(f"{POOLS_PATH} has no first pool left.", variable="job_spec_patch")
+    check_roles(given, "job_spec_patch")
     layouts: list[PoolLayout] = []
     for index, item in enumerate(given):
         pool = _checked(item, index)
@@ -160,7 +169,7 @@ def relaid_pools(given: object, before: Sequence[PoolLayout]) -> tuple[PoolLayou
             old = before[index] if index < len(before) else _NO_POOL
             same = _brought(old.spec) == _brought(pool)
             runs_command = old.runs_command if same else _runs_command(pool, index)
-        layouts.append(PoolLayout(spec=_counted(pool, index), runs_command=runs_command))
+        layouts.append(PoolLayout(spec=counted(pool, index), runs_command=runs_command))
     return tuple(layouts)
 
 
@@ -169,6 +178,28 @@ def _brought(pool: Pool) -> tuple[object, ...]:
     container = pool.get("container_spec", {})
     package = "python_package_spec" in pool
     return package, container.get("image_uri"), container.get("command")
+
+
+def pool_warnings(pools: Sequence[PoolLayout]) -> tuple[str, ...]:
+    """What is likely to be a mistake in pools that Vertex AI takes."""
+    found: list[str] = []
+    replicas = sum(pool.replicas for pool in pools)
+    if replicas > MANY_REPLICAS:
+        found.append(f"The job has {replicas} replicas: look at worker_count and replica_count.")
+    first = pools[0].spec.get("machine_spec", {})
+    for index, pool in enumerate(pools[2:], start=2):
+        if pool.runs_command:
+            found.append(
+                f"worker_pools[{index}] ({ROLES[index]}) brings neither an image nor a command, so "
+                "its replicas run what the first pool's run."
+            )
+        has_gpu = first.get("accelerator_type") and pool.spec.get("machine_spec") == first
+        if pool.spec and index == _SERVERS and has_gpu:
+            found.append(
+                f"worker_pools[{index}] ({ROLES[index]}) takes the machine of the first pool, with "
+                "its accelerator: set its machine_spec if it needs none."
+            )
+    return tuple(found)
 
 
 def check_tpu_replicas(pools: Sequence[PoolLayout]) -> None:
@@ -200,7 +231,16 @@ def _checked(pool: object, index: int) -> Pool:
                 f"{POOLS_PATH}[{index}].{key} is not a mapping.",
                 variable="job_spec",
             )
-    return dict(pool)
+    checked = dict(pool)
+    # A text box that was emptied: as good as not set.
+    for key in ("machine_spec", "disk_spec"):
+        if key in checked:
+            checked[key] = {
+                name: value
+                for name, value in checked[key].items()
+                if not (isinstance(value, str) and not value.strip())
+            }
+    return checked
 
 
 def _runs_command(pool: Pool, index: int) -> bool:
@@ -208,19 +248,6 @@ def _runs_command(pool: Pool, index: int) -> bool:
         return False
     container = pool.get("container_spec", {})
     return index <= 1 or not (container.get("image_uri") or container.get("command"))
-
-
-def _followers(pool: Pool, worker_count: int) -> Pool:
-    count = worker_count - 1
-    own = pool.get("replica_count")
-    if own is not None and whole_number(own, f"{POOLS_PATH}[1].replica_count") != count:
-        raise PlanError(
-            f"worker_count is {worker_count}, so pool 1 has {count} replicas, but "
-            f"{POOLS_PATH}[1].replica_count is {own}.",
-            variable="worker_count",
-            hint="Set one of them.",
-        )
-    return {**pool, "replica_count": count}
 
 
 def _completed(pool: Pool, index: int, first: Pool) -> Pool:
@@ -247,23 +274,3 @@ def _completed(pool: Pool, index: int, first: Pool) -> Pool:
         if key == "image_uri" or (index == 1 and not (key == "args" and "command" in own))
     }
     return {**completed, "container_spec": _overlaid(taken, own)}
-
-
-def _counted(pool: Pool, index: int) -> Pool:
-    if not pool:
-        return {}
-    path = f"{POOLS_PATH}[{index}].replica_count"
-    count = whole_number(pool.get("replica_count", 1), path)
-    if index == 0 and count != 1:
-        raise PlanError(
-            f"{path} is {count}; the first pool always has one replica.",
-            variable="worker_count",
-            hint=f"Set worker_count to {count}, and leave replica_count out.",
-        )
-    if count < 1:
-        raise PlanError(
-            f"{path} is {count}, expected 1 or more.",
-            variable="job_spec",
-            hint="Leave the pool empty to skip it.",
-        )
-    return {**pool, "replica_count": count}

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from prefect_vertex.errors import SchedulingError
-from prefect_vertex.planning.spelling import closest, shown, snake_case
+from prefect_vertex.planning.spelling import closest, numeral, shown, snake_case
 
 STRATEGIES = {
     "STRATEGY_UNSPECIFIED": 0,
@@ -29,6 +29,8 @@ _OFFERED = ("STANDARD", "SPOT", "FLEX_START")
 _FLEX_START_LIMIT = timedelta(days=7)
 _FLEX_START_WAIT = timedelta(days=1)
 _PROVISIONING = timedelta(minutes=15)
+# What a protobuf Duration holds: some 10,000 years.
+_LONGEST = timedelta(seconds=315_576_000_000)
 
 _SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*s?\s*$")
 _ISO_8601 = re.compile(
@@ -45,15 +47,15 @@ def parse_duration(value: object, name: str) -> timedelta:
         name: What it is, for the message.
 
     Raises:
-        SchedulingError: It is none, negative, or longer than any calendar.
+        SchedulingError: It is none, negative, or longer than a request can say.
     """
     try:
         duration = _duration(value)
     except (OverflowError, ValueError):
         duration = None
-    if duration is None or duration < timedelta(0):
+    if duration is None or not timedelta(0) <= duration <= _LONGEST:
         raise SchedulingError(
-            f"{name} is {shown(value)}, expected a duration.",
+            f"{name} is {shown(value)}, expected a duration of at most 10,000 years.",
             variable=name.rpartition(".")[2],
             hint='Write seconds ("1800s" or 1800) or ISO 8601 ("PT30M").',
         )
@@ -87,8 +89,8 @@ def parse_strategy(value: object, name: str = "strategy") -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return next((key for key, number in STRATEGIES.items() if number == value), str(value))
     text = snake_case(value).upper() if isinstance(value, str) else ""
-    if text.isdigit():
-        return parse_strategy(int(text), name)
+    if (number := numeral(text)) is not None:
+        return parse_strategy(number, name)
     if text not in STRATEGIES:
         near = closest(text, STRATEGIES) if text else ""
         raise SchedulingError(
@@ -142,13 +144,15 @@ def resolve_scheduling(
 
 def _hours(hours: float) -> timedelta:
     try:
-        if math.isfinite(hours) and hours > 0:
+        if math.isfinite(hours) and hours > 0 and timedelta(hours=hours) <= _LONGEST:
             return timedelta(hours=hours)
     except OverflowError:
         pass
     raise SchedulingError(
-        f"maximum_run_time_hours is {hours}, expected a number of hours above 0.",
+        f"maximum_run_time_hours is {hours:g}, expected a number of hours above 0 and of at most "
+        "10,000 years.",
         variable="maximum_run_time_hours",
+        hint="Vertex AI's own default is 168, which is 7 days.",
     )
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
+# A 64-bit number has 19.
+_MAX_DIGITS = 20
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -38,6 +40,16 @@ def shown(value: object, limit: int = 60) -> str:
     """A value as a message shows it: one line, not too long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def numeral(text: str) -> int | None:
+    """The number that a text of ASCII digits writes; None if it is no such text, or too long.
+
+    `str.isdigit` is true of more than `int` reads.
+    """
+    stripped = text.strip()
+    is_one = stripped.isascii() and stripped.isdigit() and len(stripped) <= _MAX_DIGITS
+    return int(stripped) if is_one else None
 
 
 def listed(values: Iterable[object], last: str = "or") -> str:

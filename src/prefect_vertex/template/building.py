@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.planning.command import argument_list
+from prefect_vertex.planning.command import argument_list, check_launch
 from prefect_vertex.planning.fields import without_nulls
 from prefect_vertex.planning.scheduling import check_patience
 from prefect_vertex.planning.spec import Candidate
-from prefect_vertex.template import resources, secrets
+from prefect_vertex.template import resources, secrets, storage
 from prefect_vertex.template.job import job_parts
 
 if TYPE_CHECKING:
     from prefect_vertex.template.configuration import VertexJobConfiguration
+
+
+_API = "PREFECT_API_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def build_candidate(
         disable_retries=configuration.disable_retries,
         service_account=credentials.service_account or service_account,
     )
+    check_launch(configuration.python_command, configuration.setup_command)
     check_patience(job_spec["scheduling"], configuration.provisioning_timeout_seconds)
     job_spec, _ = resources.with_hardware(configuration, job_spec)
     guarded = secrets.guard(configuration, job_spec)
@@ -76,8 +80,8 @@ def build_candidate(
         setup_command=tuple(configuration.setup_command),
         encryption_spec=parts.encryption_spec,
         job_spec_patch=tuple(configuration.job_spec_patch),
-        code=resources.code(configuration.code_uri, configuration.code_sha256),
-        checkpoint_dir=resources.checkpoint_directory(
+        code=storage.code(configuration.code_uri, configuration.code_sha256),
+        checkpoint_dir=storage.checkpoint_directory(
             job_spec, configuration.staging_bucket, flow_run_id
         ),
         credentials_key=credentials.key,
@@ -92,9 +96,25 @@ def candidate_warnings(configuration: VertexJobConfiguration) -> list[str]:
     found: list[str] = []
     with suppress(PlanError):  # what is wrong there, the candidate's building says
         spec = without_nulls(job_parts(configuration).job_spec)
+        own = argument_list(_first_command(spec), "command")
+        if own and argument_list(configuration.given.command, "command") not in ([], own):
+            found.append(
+                "command has no effect: the first worker pool has a command of its own "
+                "(job_spec.worker_pool_specs[0].container_spec.command)."
+            )
         found += resources.with_hardware(configuration, spec)[1]
+    if configuration.given.env.get(_API, "") is None:
+        found.append(f"env unsets {_API}: the flow run cannot reach the Prefect API without it.")
     found += secrets.about_left_out(configuration, configuration.given.env)
     return found
+
+
+def _first_command(spec: Mapping[str, Any]) -> object:
+    """The command that the first pool brings itself; None for none, or where there is no pool."""
+    pools = spec.get("worker_pool_specs")
+    first = pools[0] if isinstance(pools, list) and pools else None
+    container = first.get("container_spec") if isinstance(first, Mapping) else None
+    return container.get("command") if isinstance(container, Mapping) else None
 
 
 def candidate_policy(configuration: VertexJobConfiguration) -> RunPolicy:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from prefect.client.schemas.objects import WorkPool
-from prefect.utilities.templating import find_placeholders
 
 from prefect_vertex.template.pool import base_job_template
+from prefect_vertex.template.render import unused
 
 OURS = "vertex-custom-job"
 PREFECT_GCP = "vertex-ai"
@@ -27,13 +27,6 @@ def lacking(template: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in ours if name not in declared)
 
 
-def without_effect(template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Job variables that a template declares and then uses nowhere."""
-    declared = (template.get("variables") or {}).get("properties") or {}
-    used = {found.name for found in find_placeholders(template.get("job_configuration") or {})}
-    return tuple(name for name in declared if name not in used)
-
-
 def template_warning(pool: WorkPool) -> str:
     """What to say once when a worker starts on a pool, one line; empty if there is nothing.
 
@@ -41,7 +34,7 @@ def template_warning(pool: WorkPool) -> str:
     say what it was made from.
     """
     template = pool.base_job_template
-    missing, idle = lacking(template), without_effect(template)
+    missing, idle = lacking(template), unused(template)
     said: list[str] = []
     if missing:
         said.append(f"{_origin(pool)} {', '.join(missing)}.")

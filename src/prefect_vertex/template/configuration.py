@@ -28,7 +28,7 @@ from prefect_vertex.template.building import (
 )
 from prefect_vertex.template.candidates import check_persistent_resources
 from prefect_vertex.template.patience import patiently
-from prefect_vertex.template.render import set_variables
+from prefect_vertex.template.render import about_clear_key, said_twice, set_variables
 from prefect_vertex.template.rendered import RenderedTemplate
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class VertexJobConfiguration(RenderedTemplate):
         """What the user should know about the job variables, one line each."""
         found = [line for each in self.rendered for line in candidate_warnings(each)]
         return tuple(dict.fromkeys((*self._warnings, *found)))
+
+    def warn(self, *lines: str) -> None:
+        """Add to what the user should know."""
+        self._warnings += lines
 
     @property
     def given(self) -> Given:
@@ -92,6 +96,11 @@ class VertexJobConfiguration(RenderedTemplate):
                     values=set_variables(given, flow_run.job_variables),
                     client=client,
                 ),
+            )
+            configuration.warn(
+                *said_twice(given, flow_run.job_variables),
+                *about_clear_key(given, "deployment"),
+                *about_clear_key(flow_run.job_variables, "flow run"),
             )
         except PlanError as fault:
             configuration = cls()

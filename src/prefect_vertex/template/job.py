@@ -74,8 +74,8 @@ def job_parts(values: Rendered) -> JobParts:
         PlanError: Two parts contradict each other.
     """
     job_spec = dict(values.job_spec)
-    inside = without_nulls(job_spec.pop("encryption_spec", None) or {})
-    beside = without_nulls(values.encryption_spec)
+    inside = _encryption(job_spec.pop("encryption_spec", None) or {})
+    beside = _encryption(values.encryption_spec)
     if inside and beside and inside != beside:
         raise PlanError(
             "encryption_spec stands in job_spec and beside it, and the two differ.",
@@ -88,6 +88,14 @@ def job_parts(values: Rendered) -> JobParts:
         )
     job_spec["scheduling"] = _scheduling(values, job_spec.get("scheduling"))
     return JobParts(job_spec=job_spec, encryption_spec=beside or inside)
+
+
+def _encryption(given: Any) -> Any:
+    """Without what is not set; an emptied field of the form is not."""
+    found = without_nulls(given)
+    if isinstance(found, Mapping) and not str(found.get("kms_key_name", "x")).strip():
+        return {key: value for key, value in found.items() if key != "kms_key_name"}
+    return found
 
 
 def _scheduling(values: Rendered, given: object) -> object:

@@ -6,6 +6,7 @@ it is given, so that a second look at the same objects sees something else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -15,19 +16,27 @@ from typing import Any
 import httpx
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.collections import deep_merge, set_in_dict
+from prefect.utilities.templating import find_placeholders
 from pydantic import ValidationError
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.spelling import closest, shown
 
+_BY_NAME = frozenset({"env", "labels"})
+"""Variables whose keys are names, which may have dots in them."""
+
 _NOT_SHOWN = frozenset({"env", "credentials", "prefect_api_key_secret"})
+_MAY_HOLD_ENV = frozenset({"worker_pools", "job_spec_patch", "job_spec", "candidates"})
+# Of a value in which env may stand: too short for a secret.
+_HARMLESS = 10
 
 
 def layered(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one level of job variables over another; neither is changed.
 
     `env` is merged by name, as Prefect does; any other variable is replaced. A key with dots
-    (`env.NAME`) reaches into the lower level's mapping. A null unsets what the lower level says.
+    (`scheduling.timeout`) reaches into the lower level's mapping; what follows `env.` and `labels.`
+    is one name, dots and all. A null unsets what the lower level says.
     """
     result = deepcopy(dict(lower))
     whole = {key: deepcopy(value) for key, value in upper.items() if "." not in key}
@@ -52,6 +61,10 @@ def _nested(level: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for key, value in level.items():
         if "." not in key:
             continue
+        variable, _, name = key.partition(".")
+        if variable in _BY_NAME:
+            nested.setdefault(variable, {})[name] = deepcopy(value)
+            continue
         try:
             set_in_dict(nested, key, deepcopy(value))
         except TypeError as error:
@@ -62,12 +75,63 @@ def _nested(level: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return nested
 
 
+def said_twice(*levels: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """A warning for each key with dots that its level also sets in the whole, which wins."""
+    found: list[str] = []
+    for level in levels:
+        for variable, parts in _nested(level or {}).items():
+            whole = (level or {}).get(variable)
+            if isinstance(whole, Mapping):
+                found += [
+                    f"job variable '{variable}.{name}' has no effect: {variable} has {name} too, "
+                    "at the same level."
+                    for name in parts
+                    if name in whole and whole[name] != parts[name]
+                ]
+    return tuple(dict.fromkeys(found))
+
+
+def about_clear_key(level: Mapping[str, Any] | None, where: str) -> tuple[str, ...]:
+    """A warning for a key in the job variables themselves, where everybody can read it."""
+    block = (level or {}).get("credentials")
+    if not isinstance(block, Mapping) or not block.get("service_account_info"):
+        return ()
+    line = (
+        f"The job variables of the {where} hold a service account's key in clear, in credentials "
+        "(`prefect deploy` writes it there): have it name the block instead, and replace the key."
+    )
+    return (line,)
+
+
 def set_variables(*levels: Mapping[str, Any] | None) -> dict[str, Any]:
     """All levels over each other, the last one on top, without those that a null unsets."""
     result: dict[str, Any] = {}
     for level in levels:
         result = layered(result, level or {})
     return {name: value for name, value in result.items() if value is not None}
+
+
+def is_unset(value: object) -> bool:
+    """Whether a value is as good as none: a null, or a text box that was emptied."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def check_texts(values: object, variable: str) -> None:
+    """Refuse what is no mapping of names to texts; numbers and true or false are written as texts.
+
+    Raises:
+        PlanError: It is none; no value is shown.
+    """
+    if not isinstance(values, Mapping):
+        raise PlanError(f"{variable} is not a mapping of names to texts.", variable=variable)
+    for name, value in values.items():
+        if isinstance(value, Mapping | list | tuple):
+            kind = "a mapping" if isinstance(value, Mapping) else "a list"
+            raise PlanError(
+                f"{variable} has {kind} in {shown(str(name))}, expected a text.",
+                variable=variable,
+                hint="Write it as one text, for example as JSON in quotes.",
+            )
 
 
 def check_names(
@@ -84,21 +148,45 @@ def check_names(
         ours: All that this package knows: one of them is not misspelt, the template is older.
 
     Returns:
-        A warning for each that the template does not have, and so leaves without effect.
+        A warning for each that the template does not have or does not use, and so leaves without
+        effect.
 
     Raises:
         PlanError: There is one, and the template says that there may be no others.
     """
     schema = template.get("variables") or {}
     known = schema.get("properties") or {}
-    unknown = sorted(name for name in names if name not in known)
+    given = sorted(names)
+    idle = tuple(
+        f"job variable {name!r} has no effect: the job_configuration of this work pool's template "
+        "does not use it."
+        for name in given
+        if name in known and name not in _used(template)
+    )
+    unknown = [name for name in given if name not in known]
     if not unknown:
-        return ()
+        return idle
     newer = frozenset(ours)
     lines = [_unknown(name, known, is_ours=name in newer) for name in unknown]
     if schema.get("additionalProperties") is False:
         raise PlanError(lines[0], variable=unknown[0])
-    return tuple(f"{line} It has no effect." for line in lines)
+    return (*(f"{line} It has no effect." for line in lines), *idle)
+
+
+def unused(template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Job variables that a template declares and then uses nowhere."""
+    declared = (template.get("variables") or {}).get("properties") or {}
+    used = _used(template)
+    return tuple(name for name in declared if name not in used)
+
+
+def _used(template: Mapping[str, Any]) -> frozenset[str]:
+    body = template.get("job_configuration") or {}
+    used = {found.name.partition(".")[0] for found in find_placeholders(body)}
+    # Prefect merges env into a mapping that the template has in its place.
+    if isinstance(body, Mapping) and isinstance(body.get("env"), Mapping):
+        used.add("env")
+    return frozenset(used)
 
 
 def _unknown(name: str, known: Iterable[str], *, is_ours: bool) -> str:
@@ -107,6 +195,10 @@ def _unknown(name: str, known: Iterable[str], *, is_ours: bool) -> str:
         return f"{line}: its base job template does not have it, and would have to be updated."
     near = closest(name, known)
     return f"{line}; the closest is {near!r}." if near else f"{line}."
+
+
+# "List should have at least 1 item after validation, not 0"
+_AMOUNT = re.compile(r"\w+ should have (.+?)(?: after validation.*)?$")
 
 
 @contextmanager
@@ -174,8 +266,13 @@ def _from_validation(error: ValidationError, known: Iterable[str]) -> PlanError:
         )
     expected = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected.partition(", unable to")[0]
+    if match := _AMOUNT.match(expected):
+        expected = match[1]
     where = ".".join(location) or "job_configuration"
-    value = "" if variable in _NOT_SHOWN else f" is {shown(first['input'])}"
+    text = shown(first["input"])
+    if variable in _MAY_HOLD_ENV and len(text) > _HARMLESS:
+        text = f"a {type(first['input']).__name__}"
+    value = "" if variable in _NOT_SHOWN else f" is {text}"
     return PlanError(
         f"{where}{value}, expected {expected}." if value else f"{where} needs {expected}.",
         variable=variable,

@@ -10,11 +10,16 @@ from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_valid
 
 from prefect_vertex.capacity.candidates import VariableSet, naming
 from prefect_vertex.capacity.policy import parse_capacity
-from prefect_vertex.errors import PlanError
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
 from prefect_vertex.template.job import JobFields
-from prefect_vertex.template.render import check_names, renamed, set_variables
+from prefect_vertex.template.render import (
+    check_names,
+    check_texts,
+    is_unset,
+    renamed,
+    set_variables,
+)
 from prefect_vertex.template.variables import VertexVariables
 
 if TYPE_CHECKING:
@@ -99,13 +104,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     @model_validator(mode="before")
     @classmethod
     def _null_is_unset(cls, values: Any) -> Any:
-        """Drop nulls, wherever they come from, and write labels as text."""
+        """Drop nulls and blank texts, wherever they come from, and write labels as text."""
         if not isinstance(values, Mapping):
             return values
-        values = {key: value for key, value in values.items() if value is not None}
+        values = {key: value for key, value in values.items() if not is_unset(value)}
         for name in ("env", "labels"):
-            if name in values and not isinstance(values[name], Mapping):
-                raise PlanError(f"{name} is not a mapping of names to texts.", variable=name)
+            check_texts(values.get(name, {}), name)
         if "labels" in values:
             values["labels"] = {
                 str(key): str(value) for key, value in values["labels"].items() if value is not None

@@ -1,17 +1,16 @@
-"""From rendered values to what a candidate needs: the job spec, the project, the code, the folders.
+"""From rendered values to what a candidate needs: the job spec, the project, the region.
 
 `JOB_SPEC_TEMPLATE` is the part of the base job template that becomes the CustomJobSpec.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from prefect_vertex.errors import PlanError, SchedulingError
-from prefect_vertex.planning.code import CodeReference
+from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
 from prefect_vertex.planning.fields import without_nulls
+from prefect_vertex.planning.forms import check_service_account
 from prefect_vertex.planning.hardware import resolve_machine
 from prefect_vertex.planning.scheduling import (
     parse_duration,
@@ -50,9 +49,7 @@ JOB_SPEC_TEMPLATE: dict[str, Any] = {
     ],
 }
 
-_SHA256 = re.compile(r"^[0-9a-f]{64}$")
-_GCS_OBJECT = re.compile(r"^gs://[^/]+/.+$")
-_GCS_FOLDER = re.compile(r"^gs://[^/]+(/.*)?$")
+_OF_CONTAINERS = ("container_spec", "python_package_spec")
 
 
 def job_spec(
@@ -76,7 +73,7 @@ def job_spec(
     Raises:
         PlanError: Two of them contradict each other, or a value is of the wrong type.
     """
-    spec: dict[str, Any] = without_nulls(rendered)
+    spec: dict[str, Any] = without_nulls(without_blanks(rendered))
     spec["scheduling"] = resolve_scheduling(
         spec.get("scheduling"),
         strategy=strategy,
@@ -95,12 +92,29 @@ def job_spec(
     return spec
 
 
+def without_blanks(value: Any) -> Any:
+    """A copy without blank texts: a field of a form that was emptied is not set.
+
+    What containers run is theirs.
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: item if key in _OF_CONTAINERS else without_blanks(item)
+            for key, item in value.items()
+            if not (isinstance(item, str) and not item.strip())
+        }
+    if isinstance(value, list | tuple):
+        return [without_blanks(item) for item in value]
+    return value
+
+
 class Hardware(Protocol):
     """The variables that choose a machine besides those in the job spec."""
 
     hardware: Literal["cpu", "gpu"] | None
     gpu_type: str | None
     validate_hardware: Literal["error", "warn"]
+    worker_pools: list[dict[str, Any] | None]
 
 
 def with_hardware(
@@ -109,7 +123,8 @@ def with_hardware(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The same job spec with the machine that the variables ask for, and warnings.
 
-    It goes into the first worker pool, from which the others take theirs.
+    It goes into the first worker pool, from which the others take theirs. Where `worker_pools`
+    unsets the accelerator of that pool with a null and names a machine, that machine is meant.
 
     Raises:
         MachineSpecError: They contradict each other or what the pool says.
@@ -120,15 +135,39 @@ def with_hardware(
     machine = pools[0].get("machine_spec", {})
     if not isinstance(machine, Mapping):
         return dict(spec), ()
-    complete, warnings = resolve_machine(
-        machine,
-        hardware=variables.hardware,
-        gpu_type=variables.gpu_type,
-        warn_only=variables.validate_hardware == "warn",
-    )
+    own = _own_machine(variables.worker_pools)
+    if own.get("machine_type") and own.get("accelerator_type", "") is None:
+        kept = {key: item for key, item in machine.items() if key != "accelerator_count"}
+        chosen = kept if own.get("accelerator_count") is None else machine
+        return {**spec, "worker_pool_specs": [{**pools[0], "machine_spec": chosen}, *pools[1:]]}, ()
+    try:
+        complete, warnings = resolve_machine(
+            machine,
+            hardware=variables.hardware,
+            gpu_type=variables.gpu_type,
+            warn_only=variables.validate_hardware == "warn",
+        )
+    except MachineSpecError as error:
+        raise (_of_pool(error) if own else error) from error
     if complete:
         pools = [{**pools[0], "machine_spec": complete}, *pools[1:]]
     return {**spec, "worker_pool_specs": pools}, warnings
+
+
+def _own_machine(worker_pools: object) -> Mapping[str, Any]:
+    """What the first entry of `worker_pools` says of its machine, nulls included."""
+    entry = worker_pools[0] if isinstance(worker_pools, list) and worker_pools else None
+    machine = entry.get("machine_spec") if isinstance(entry, Mapping) else None
+    return machine if isinstance(machine, Mapping) else {}
+
+
+def _of_pool(error: MachineSpecError) -> MachineSpecError:
+    return MachineSpecError(
+        f"worker_pools[0].machine_spec: {error.message}",
+        variable=error.variable,
+        hint=f"{error.hint} Nulls for accelerator_type and accelerator_count there, beside a "
+        "machine_type, mean no accelerator.",
+    )
 
 
 def _hours(value: object) -> float:
@@ -144,22 +183,18 @@ def _hours(value: object) -> float:
 
 
 def _run_as(*given: object) -> str:
-    accounts = {account for account in given if account}
-    if len(accounts) > 1:
+    accounts: list[str] = []
+    for account in (account for account in given if account):
+        # prefect-gcp's worker sends the word "default" on Google's own machines; no account has it.
+        check_service_account(account if isinstance(account, str) else repr(account))
+        accounts.append(str(account))
+    if len(set(accounts)) > 1:
         raise PlanError(
             "job_spec has both service_account and service_account_name, and they differ.",
             variable="service_account_name",
             hint="Keep one of them.",
         )
-    account = next(iter(accounts), "")
-    # prefect-gcp's worker sends the word "default" on Google's own machines; no account has it.
-    if not isinstance(account, str) or (account and "@" not in account):
-        raise PlanError(
-            f"service_account_name is {shown(account)}, which is not a service account's address.",
-            variable="service_account_name",
-            hint="It looks like name@project.iam.gserviceaccount.com; leave it empty for none.",
-        )
-    return account
+    return accounts[0] if accounts else ""
 
 
 def project(variable: str | None, of_credentials: str, default: str) -> str:
@@ -191,60 +226,6 @@ def region(variable: str | None) -> str:
             hint="Set region in the work pool or the deployment, for example to us-central1.",
         )
     return variable
-
-
-def code(uri: str | None, sha256: str | None) -> CodeReference | None:
-    """The staged code archive; None if there is none.
-
-    Raises:
-        PlanError: Only one of the two is set, or one is not what it should be.
-    """
-    if not uri and not sha256:
-        return None
-    if not uri or not sha256:
-        missing, other = ("code_uri", "code_sha256") if sha256 else ("code_sha256", "code_uri")
-        raise PlanError(
-            f"{other} is set but {missing} is not.",
-            variable=missing,
-            hint="`prefect-vertex stage-code` prints both.",
-        )
-    if not _GCS_OBJECT.fullmatch(uri):
-        raise PlanError(
-            f"code_uri is {shown(uri)}, expected gs://bucket/object.", variable="code_uri"
-        )
-    if not _SHA256.fullmatch(sha256.lower()):
-        raise PlanError(
-            f"code_sha256 is {shown(sha256, 80)}, expected 64 hexadecimal digits.",
-            variable="code_sha256",
-        )
-    return CodeReference(uri, sha256.lower())
-
-
-def checkpoint_directory(
-    spec: Mapping[str, Any],
-    staging_bucket: str | None,
-    flow_run_id: str,
-) -> str:
-    """Where the flow run keeps checkpoints, in every attempt; empty: nowhere.
-
-    Raises:
-        PlanError: The folder that it would stand in is not one in Cloud Storage.
-    """
-    output = spec.get("base_output_directory")
-    prefix = output.get("output_uri_prefix") if isinstance(output, Mapping) else None
-    if isinstance(prefix, str) and prefix:
-        parent, variable = prefix, "base_output_directory"
-    elif staging_bucket:
-        bucket = staging_bucket
-        parent, variable = bucket if "://" in bucket else f"gs://{bucket}", "staging_bucket"
-    else:
-        return ""
-    if not _GCS_FOLDER.fullmatch(parent):
-        raise PlanError(
-            f"{variable} is {shown(parent)}, expected gs://bucket or gs://bucket/folder.",
-            variable=variable,
-        )
-    return f"{parent.rstrip('/')}/checkpoints/{flow_run_id}"
 
 
 def limits(

@@ -15,12 +15,25 @@ from prefect_vertex.template.job_variables import JobVariables
 from prefect_vertex.template.place_variables import PlaceVariables
 
 _CREDENTIALS_SCHEMA: dict[str, Any] = {
-    "anyOf": [{"$ref": "#/definitions/GcpCredentials"}, {"type": "null"}],
+    "anyOf": [
+        {"$ref": "#/definitions/GcpCredentials"},
+        # Of a deployment made by API, which has no picker; the worker resolves it.
+        {
+            "title": "Reference",
+            "type": "string",
+            "pattern": r"^\s*\{\{\s*prefect\.blocks\.[^{}]+\}\}\s*$",
+        },
+        {"type": "null"},
+    ],
     "default": None,
     "title": "GCP Credentials",
     "description": (
-        "The GCP Credentials block that jobs are created, watched and cancelled with. Empty: the "
-        "worker's own (Application Default Credentials)."
+        "The GCP Credentials block that jobs are created, watched and cancelled with. Choose it "
+        "here, or set {{ prefect.blocks.gcp-credentials.NAME }} by API or flow.deploy. Never in "
+        "prefect.yaml or with `prefect deploy`: that resolves it, and stores the whole key in the "
+        "deployment for everybody to read; there, {{ prefect.variables.NAME }} of a Prefect "
+        "variable that holds the reference is stored as the reference. Empty: the worker's own "
+        "(Application Default Credentials)."
     ),
 }
 _CREDENTIALS_DEFINITION: dict[str, Any] = {

@@ -14,6 +14,7 @@ from prefect_vertex.delivery.bootstrap.basics import die, env, say
 from prefect_vertex.delivery.bootstrap.claims import is_unstarted
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+NOT_FOUND = 127
 FORWARDED = (*SIGNALS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 
 
@@ -60,7 +61,7 @@ def run(command: list[str]) -> NoReturn:
         if os.getpid() == 1:
             code = supervise(command)
             # Prefect does not repeat its first connection; above 128 it was asked to end.
-            if 0 < code < 128 and command[-1] == "execute" and is_unstarted():
+            if 0 < code <= NOT_FOUND and command[-1] == "execute" and is_unstarted():
                 say("running it again: the flow run had not started")
                 code = supervise(command)
             sys.exit(code)

@@ -1,0 +1,157 @@
+"""Secrets out of sight: neither what a plan prints nor what an error says shows one.
+
+A job variable, the template or a patch can bring a secret to any place of the job. So what is
+looked for is its value, wherever it stands, and not only the variable that it came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.naming import label_value
+from prefect_vertex.planning.packed import is_part, unpacked
+from prefect_vertex.planning.spec import Candidate
+
+MASK = "********"
+
+# A shorter one is hidden only where it is the whole text: in a longer one it stands by chance.
+_TELLING_LENGTH = 8
+_SHORTEST = 4
+
+_TASKS = ("container_spec", "python_package_spec")
+
+
+def secret_values(candidate: Candidate) -> frozenset[str]:
+    """The values of the secrets that a candidate's job carries."""
+    names = candidate.secret_env
+    places = (candidate.env, candidate.job_spec, candidate.job_spec_patch)
+    return frozenset(value for place in places for value in _named(place, names)) - {MASK}
+
+
+def masked(value: Any, secrets: Iterable[str]) -> Any:
+    """A copy of plain values in which no text shows one of the secrets."""
+    known = _spellings(secrets)
+
+    def hide(text: str) -> str:
+        if text in known:
+            return MASK
+        for secret in known:
+            if len(secret) >= _TELLING_LENGTH:
+                text = text.replace(secret, MASK)
+        return text
+
+    return _mapped(value, hide) if known else value
+
+
+def masked_request(
+    request: Mapping[str, Any], names: frozenset[str], secrets: Iterable[str]
+) -> dict[str, Any]:
+    """A request, in the template's spelling, as it may be printed.
+
+    Args:
+        request: A CreateCustomJobRequest.
+        names: The environment variables whose values are secrets.
+        secrets: Values that are known already; those of the variables join them.
+    """
+    hidden = {*secrets, *_named(request, names)} - {MASK}
+    shown: dict[str, Any] = masked(_mapped(request, str), hidden)
+    for env, original in zip(_environments(shown), _environments(request), strict=True):
+        packs = _packs_secret(original, names, hidden)
+        for entry in env:
+            if entry["name"] in names or (packs and is_part(entry["name"])):
+                entry["value"] = MASK
+    return shown
+
+
+def stands_outside_env(request: Mapping[str, Any], secrets: Iterable[str]) -> bool:
+    """Whether one of the secrets stands in a request where no environment variable does."""
+    plain = _mapped(request, lambda text: text)
+    for env in _environments(plain):
+        env.clear()
+    return bool(masked(plain, secrets) != plain)
+
+
+def without_secrets(
+    error: PlanError, candidate: Candidate, plan: Callable[[Candidate], object]
+) -> PlanError:
+    """The same mistake, told without the secrets that its message may quote, whole or in part.
+
+    Args:
+        error: What was raised for the candidate; it is returned if it tells none.
+        candidate: It.
+        plan: Plans a candidate as that one was planned.
+    """
+    secrets = secret_values(candidate)
+    if not secrets:
+        return error
+    told = error
+    try:
+        plan(_without_values(candidate, secrets))
+    except PlanError as again:
+        told = again
+    message, hint = masked(told.message, secrets), masked(told.hint, secrets)
+    if (message, hint) == (error.message, error.hint):
+        return error
+    return type(told)(message, variable=told.variable, hint=hint)
+
+
+def _without_values(candidate: Candidate, secrets: Iterable[str]) -> Candidate:
+    names = candidate.secret_env
+    env = {name: MASK if name in names else value for name, value in candidate.env.items()}
+    return replace(
+        candidate,
+        env=masked(env, secrets),
+        **{
+            name: masked(getattr(candidate, name), secrets)
+            for name in ("job_spec", "job_spec_patch", "labels", "name", "command", "setup_command")
+        },
+    )
+
+
+def _spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    """The secrets as they may stand somewhere, the longest first."""
+    given = [secret for secret in secrets if len(secret) >= _SHORTEST]
+    spelled = {*given, *(label_value(secret) for secret in given)}
+    return tuple(sorted(spelled, key=lambda text: (-len(text), text)))
+
+
+def _mapped(value: Any, hide: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, hide) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(item, hide) for item in value]
+    return value
+
+
+def _named(value: Any, names: frozenset[str]) -> Iterator[str]:
+    """What variables of these names are set to, in a mapping or as entries of name and value."""
+    if isinstance(value, Mapping):
+        name = value.get("name")
+        if isinstance(name, str) and name in names and value.get("value") is not None:
+            yield str(value["value"])
+        for key, item in value.items():
+            if key in names and item is not None:
+                yield str(item)
+            else:
+                yield from _named(item, names)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named(item, names)
+
+
+def _environments(request: Mapping[str, Any]) -> Iterator[list[dict[str, str]]]:
+    for pool in request["custom_job"]["job_spec"].get("worker_pool_specs", ()):
+        for task in _TASKS:
+            yield pool.get(task, {}).get("env", [])
+
+
+def _packs_secret(
+    env: Iterable[Mapping[str, str]], names: frozenset[str], secrets: Iterable[str]
+) -> bool:
+    values = unpacked({entry["name"]: entry.get("value", "") for entry in env})
+    return bool(names & values.keys()) or masked(values, secrets) != values
