@@ -23,6 +23,10 @@ HALVE_EVERY_SECONDS = 5.0
 RECOVERY_SECONDS = 120.0
 """From nothing to the full rate; from half of it in half that time."""
 
+SPACING = 1.02
+"""Requests are spaced by this much more than the rate says: they take unequal times to arrive, and
+at exactly the quota's rate one too many would fall into the service's minute."""
+
 FLOOR = 1 / 32
 """Smallest share of the full rate that denials can bring it down to."""
 
@@ -100,7 +104,7 @@ class RateBudget:
                 await self._refill()
                 # From now, not from when the token was due: a late wake-up must not let two
                 # requests follow each other more closely than the quota allows.
-                self._next_at = self._clock.now() + 60 / self.rate_per_minute
+                self._next_at = self._clock.now() + SPACING * 60 / self.rate_per_minute
         finally:
             self._waiting -= 1
 
