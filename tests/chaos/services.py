@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ UNUSED_SERVICES = (
     "TASK_RUN_RECORDER",
     "TRIGGERS",
 )
+_PRINTED = re.compile(r"^(127\.0\.0\.1:\d+)\n(http://\S+)\n", re.MULTILINE)
 
 
 class Server:
@@ -87,10 +89,10 @@ class Cloud:
         """Wait until it serves."""
 
         def ready() -> bool:
-            return self._child.output().count("\n") > 1
+            return _PRINTED.search(self._child.output()) is not None
 
         self._child.wait_until(ready, seconds=START_SECONDS, what="it served")
-        self.address, control = self._child.output().split()[:2]
+        ((self.address, control),) = _PRINTED.findall(self._child.output())
         self.control = ControlClient(control)
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -52,19 +52,19 @@ def test_killed_before_and_after_its_calls(pool: Pool, part: int, *, is_long: bo
     assert not missed or is_long, missed
 
 
-@pytest.mark.beside
-def test_killed_right_after_pending(pool: Pool, *, is_long: bool) -> None:
+@pytest.mark.long
+def test_killed_right_after_pending(pool: Pool) -> None:
     """A run that nobody has announced goes back to Scheduled, and is run by whoever takes it."""
     kind = "POST /flow_runs/ID/set_state Pending"
     worker = pool.worker("steady")
-    for name in ("steady", "") if is_long else ("",):
+    for name in ("steady", ""):
         worker.wait_ready()
         rule = Rule(api="prefect", kind=kind, when="after", action="kill", pid=worker.pid)
         pool.start(rules=[rule])
         assert pool.wait_fired()
         worker.wait_gone()
         worker = pool.worker(name)
-    pool.settle(60 if is_long else 45)
+    pool.settle(60)
 
 
 def _recorded(pool: Pool) -> list[Point]:

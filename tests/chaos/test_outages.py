@@ -52,15 +52,16 @@ def test_vertex_ai_stands_still(pool: Pool, seconds: int) -> None:
     assert worker.is_alive()
 
 
-def test_the_prefect_api_refuses_everything(pool: Pool, *, is_long: bool) -> None:
+@pytest.mark.long
+def test_the_prefect_api_refuses_everything(pool: Pool) -> None:
     """Nothing is done on stale knowledge, nothing is lost, and the worker is the same process."""
     worker = pool.worker()
     worker.wait_ready()
-    for code in ("500", "429", "403") if is_long else ("500", "403"):
+    for code in ("500", "429", "403"):
         pool.wait_job(pool.start("--work", "2"))
         pool.arm(Rule(api="prefect", action="answer", code=code, times=0))
         pool.start()
-        time.sleep(30 if is_long else 3)
+        time.sleep(30)
         pool.disarm()
     pool.settle(240)
 

@@ -33,16 +33,14 @@ def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
     assert ends == [{"COMPLETED"}] * count
 
 
-@pytest.mark.beside
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
-)
-def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals, *, is_long: bool) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals) -> None:
     """The worker leaves its runs and jobs as they are, and the next one goes on with them."""
-    worker = pool.spawn() if is_long else pool.worker()
+    worker = pool.spawn()
     worker.wait_ready()
     gate = pool.site.home / f"{pool.name}-go-on"
-    runs = [pool.start("--until", str(gate)) for _ in range(50 if is_long else 3)]
+    runs = [pool.start("--until", str(gate)) for _ in range(50)]
     for run in runs:
         pool.wait_state(run, "RUNNING")
     pool.site.ledger.faults[number.name] += 1

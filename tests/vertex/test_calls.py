@@ -23,6 +23,7 @@ from prefect_vertex.errors import (
 from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.testing import ManualClock
+from prefect_vertex.vertex.budget import SPACING
 from prefect_vertex.vertex.service import VertexJobGateway
 from prefect_vertex.vertex.translate import ERROR_OF
 
@@ -278,7 +279,7 @@ async def test_a_create_is_paid_for_by_the_turn_that_precedes_it(
         await gateway.submission_turn()
         await CALLS["create"][1](gateway)
 
-    assert clock.now() == 2
+    assert clock.now() == pytest.approx(2 * SPACING)
 
 
 async def test_a_quota_of_machines_slows_nothing(

@@ -13,6 +13,7 @@ from google.cloud.aiplatform_v1 import types
 from prefect_vertex.errors import QuotaExceededError, RequestRejectedError, ServiceError
 from prefect_vertex.testing import ManualClock
 from prefect_vertex.vertex import filters
+from prefect_vertex.vertex.budget import SPACING
 from prefect_vertex.vertex.service import PAGE_SIZE, READ_MASK, VertexJobGateway
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +81,7 @@ async def test_every_page_spends_a_read(
 
     await gateway.list_live("pool")
 
-    assert clock.now() == 2
+    assert clock.now() == pytest.approx(2 * SPACING)
 
 
 async def test_a_list_that_goes_in_a_circle_ends(
