@@ -12,7 +12,7 @@ from prefect.exceptions import ObjectNotFound
 
 from prefect_vertex.errors import PlanError, SchedulingError
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.template import VertexJobConfiguration, base_job_template
+from prefect_vertex.template import VertexJobConfiguration, base_job_template, patience
 
 AWorld = Callable[..., Any]
 Resolved = Callable[..., VertexJobConfiguration]
@@ -150,7 +150,10 @@ def test_trouble_of_the_api_is_not_the_users_mistake(
     a_world: AWorld,
     status: int,
     is_fault: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(patience, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "BUDGET_SECONDS", 0.05)
     world = a_world(run={**GOOD, "credentials": {"$ref": {"block_document_id": "x"}}})
 
     async def refuse(block_document_id: object) -> None:

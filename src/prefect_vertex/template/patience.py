@@ -20,19 +20,18 @@ LONGEST_PAUSE_SECONDS = 10.0
 logger = logging.getLogger(__name__)
 
 
-async def patiently(
-    ask: Callable[[], Awaitable[T]], *, budget_seconds: float = BUDGET_SECONDS
-) -> T:
+async def patiently(ask: Callable[[], Awaitable[T]], *, budget_seconds: float | None = None) -> T:
     """Ask, and ask again while the API does not answer, answers 5xx or says that it is too much.
 
     Args:
         ask: Asks once; safe to repeat.
-        budget_seconds: After this long the last error is raised.
+        budget_seconds: After this long the last error is raised; None: `BUDGET_SECONDS`.
 
     Raises:
         httpx.HTTPError: The API's trouble lasted, or it refused.
     """
-    deadline = anyio.current_time() + budget_seconds
+    budget = BUDGET_SECONDS if budget_seconds is None else budget_seconds
+    deadline = anyio.current_time() + budget
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
@@ -46,7 +45,7 @@ async def patiently(
                 text = next(iter(str(error).splitlines()), "")
                 logger.warning(
                     "The Prefect API is asked again, for up to %g s: %s %s",
-                    budget_seconds,
+                    budget,
                     type(error).__name__,
                     text,
                 )
