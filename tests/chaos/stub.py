@@ -46,7 +46,10 @@ def propose(run_id: str, kind: str) -> bool:
     """Propose a state; whether the server accepted it."""
     body = {"state": {"type": kind, "name": kind.title(), "message": "by the stub container"}}
     answer = ask(f"/flow_runs/{run_id}/set_state", body)
-    return answer is not None and answer["status"] == "ACCEPT"
+    accepted = answer is not None and answer["status"] == "ACCEPT"
+    if not accepted:
+        sys.stderr.write(f"{kind} was refused: {answer}\n")
+    return accepted
 
 
 def note(path: str, run_id: str) -> None:
