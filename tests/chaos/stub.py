@@ -46,6 +46,10 @@ def propose(run_id: str, kind: str) -> bool:
     """Propose a state; whether the server accepted it."""
     body = {"state": {"type": kind, "name": kind.title(), "message": "by the stub container"}}
     answer = ask(f"/flow_runs/{run_id}/set_state", body)
+    while answer is not None and answer["status"] == "WAIT":
+        # A worker takes a run up to ten seconds before its time, as Prefect's engine knows too.
+        time.sleep(PAUSE_SECONDS)
+        answer = ask(f"/flow_runs/{run_id}/set_state", body)
     accepted = answer is not None and answer["status"] == "ACCEPT"
     if not accepted:
         sys.stderr.write(f"{kind} was refused: {answer}\n")
