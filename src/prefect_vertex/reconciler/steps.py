@@ -195,9 +195,9 @@ class Attendant:
             text = f"Attempt {attempt} may have a CustomJob: looking for it, for {limit:g} s."
             self.world.runs.log(view, logging.INFO, text)
 
-    async def _has_started(self, view: RunView, attempt: int) -> bool:
-        """Whether the leader's container of an attempt has ever claimed its start."""
-        return bool(await self.world.runs.read_claim(view.id, _start_claim(attempt)))
+    async def _has_started(self, view: RunView, attempt: int, rank: int = 0) -> bool:
+        """Whether a replica's container of an attempt has ever claimed its start."""
+        return bool(await self.world.runs.read_claim(view.id, _start_claim(attempt, rank)))
 
     def _is_held_elsewhere(self, view: RunView) -> bool:
         """Whether another process has already announced an attempt for this very wait of the run.
@@ -229,7 +229,7 @@ class Attendant:
             return
         _, replicas = view.candidate(job.attempt) or (0, 1)
         for rank in range(replicas):
-            if await self.world.runs.read_claim(view.id, _start_claim(job.attempt, rank)):
+            if await self._has_started(view, job.attempt, rank):
                 care.started |= {job.attempt}
                 return
         care.unstarted |= {job.attempt}

@@ -20,18 +20,6 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """The process that a run's label names as its holder.
-
-    Attributes:
-        gone: Certain that it submits nothing any more.
-    """
-
-    worker_name: str
-    gone: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
     """The names of a pool's workers by what Prefect's heartbeat says of them.
 

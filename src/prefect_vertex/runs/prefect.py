@@ -28,13 +28,12 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort, LogSort, TaskRunSort
-from prefect.events import emit_event
-from prefect.logging.loggers import flow_run_logger
 
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
+from prefect_vertex.runs.telling import emit_job_event, write_line
 from prefect_vertex.runs.translate import (
     as_aware,
     as_restored,
@@ -50,7 +49,6 @@ PAGE_SIZE = 200
 
 _BEGUN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
 _ENDED = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
-_EVENT_NAMESPACE = uuid.UUID("3f2b0f4e-6d0a-5b5e-9c39-0c6c3f6c8a11")
 
 
 class PrefectFlowRuns:
@@ -261,28 +259,11 @@ class PrefectFlowRuns:
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """Write a line to the run's log."""
-        logger = flow_run_logger(flow_run_id=uuid.UUID(run.id), flow_run_name=run.name)
-        logger.getChild("worker", extra={"work_pool_name": self._pool_name}).log(level, message)
+        write_line(run, self._pool_name, level, message)
 
     def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
         """Emit an event about the run's job; the same run, event and key are one event."""
-        resource = payload.get("resource_name", run.id)
-        emit_event(
-            event=event,
-            resource={
-                "prefect.resource.id": f"prefect-vertex.job.{resource}",
-                "prefect.resource.name": payload.get("display_name", run.name),
-            },
-            related=[
-                {
-                    "prefect.resource.id": f"prefect.flow-run.{run.id}",
-                    "prefect.resource.role": "flow-run",
-                    "prefect.resource.name": run.name,
-                },
-            ],
-            payload=dict(payload),
-            id=uuid.uuid5(_EVENT_NAMESPACE, f"{run.id}/{event}/{key}"),
-        )
+        emit_job_event(run, event, key, payload)
 
     async def _in_states(
         self,

@@ -10,6 +10,7 @@ Fields: google-cloud-quotas 0.6.3, `QuotaInfo`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from prefect_vertex.vertex.budget import Clock, MonotonicClock
 from prefect_vertex.vertex.channel import CHANNEL_OPTIONS, emulator_address
 from prefect_vertex.vertex.credentials import VertexCredentials
 from prefect_vertex.vertex.translate import Peer, translated
+
+logger = logging.getLogger(__name__)
 
 EMULATOR_VARIABLE: Final = "CLOUD_QUOTAS_EMULATOR_HOST"
 
@@ -159,7 +162,9 @@ class QuotaReader:
             return ProjectQuotas(problem=f"no answer within {TIMEOUT_SECONDS:.0f} s.")
         except PrefectVertexError as error:
             return ProjectQuotas(problem=_problem(error))
-        except Exception as error:  # noqa: BLE001 - a diagnostic never ends a run
+        except Exception as error:
+            # A diagnostic never ends a run: the run's log says it in a line, this log in full.
+            logger.warning("The quotas of project %s were not read.", project, exc_info=True)
             return ProjectQuotas(problem=f"{type(error).__name__}: {error}")
 
 
