@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from rich.console import Console
+
+from prefect_vertex.cli.app import app
+from prefect_vertex.cli.examples import EXAMPLES
+from prefect_vertex.cli.terminal import console, print_table, quiet
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,8 +58,99 @@ def test_a_wrong_argument_is_one_line_and_nothing_is_started(
 
 
 def test_help_describes_every_command() -> None:
-    """Nobody has to guess what a command is for."""
+    """Nobody has to guess what a command is for; a pipe gets plain text."""
     text = _run("--help").stdout
 
-    for words in ("Forecast real series", "Upload a directory's code", "A local Vertex AI"):
+    for words in (
+        *("Forecast real series", "Upload a directory's code", "A local Vertex AI"),
+        *("Check a work pool end to end", "Show a pool's jobs", "--install-completion"),
+    ):
         assert words in text
+    assert text.isascii()
+
+
+def _commands() -> list[str]:
+    lines = [line for text in EXAMPLES.values() for line in text.splitlines()]
+    return [line.strip() for line in lines if line.startswith("prefect-vertex ")]
+
+
+@pytest.mark.parametrize("line", _commands())
+def test_every_example_of_the_help_is_a_command(line: str) -> None:
+    """It names options that exist, with values that can be read."""
+    words = shlex.split(line.partition(" > ")[0])[1:]
+    if words != ["--install-completion"]:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("command", [name for name in EXAMPLES if name])
+def test_each_command_s_help_ends_with_examples(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app([*command.split(), "--help"], exit_on_error=False)
+
+    *_, heading, _ = capsys.readouterr().out.partition("Examples:")
+    assert heading == "Examples:"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["plan", "--bogus"], ["nonsense"], ["jobs"], ["doctor"]]
+)
+def test_wrong_use_has_an_exit_code_of_its_own(arguments: list[str]) -> None:
+    done = _run(*arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_every_command(shell: Literal["bash", "zsh", "fish"]) -> None:
+    script = app.generate_completion(shell=shell)
+
+    for name in ("doctor", "jobs", "plan", "stage-code", "emulator", "demo"):
+        assert name in script
+
+
+def test_columns_are_plain_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They are neither cut nor folded, however narrow the terminal was."""
+    print_table(console(), ("name", "says"), [("a" * 200, "in step"), ("b", "[bold]x[/bold]")])
+    heading, long, short = capsys.readouterr().out.splitlines()
+
+    assert heading.split() == ["name", "says"]
+    assert long == f"{'a' * 200}  in step"
+    assert short.split() == ["b", "[bold]x[/bold]"]
+
+
+def test_a_terminal_gets_a_table_and_no_color_takes_its_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def printed() -> str:
+        out = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="standard")
+        print_table(out, ("name", "says"), [("a", "bad")], styles={"bad": "bold red"})
+        assert isinstance(out.file, io.StringIO)
+        return out.file.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1;31mbad" in printed()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in printed()
+
+
+def test_log_lines_stay_off_the_terminal_while_a_command_prints_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Handlers that send lines elsewhere still get them, and afterwards all is as before."""
+    kept: list[str] = []
+    shown, sent = logging.StreamHandler(sys.stderr), logging.Handler()
+    sent.emit = lambda record: kept.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("prefect_vertex.of_this_test")
+    logger.propagate = False
+    logger.handlers = [shown, sent]
+    with quiet():
+        logger.error("within")
+    logger.error("after")
+
+    assert kept == ["within", "after"]
+    assert capsys.readouterr().err == "after\n"

@@ -24,6 +24,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.cli.gcloud import gcloud_script
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
+from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError, SetupError
 from prefect_vertex.planning.credentials import check_whole_key
 from prefect_vertex.template import CredentialValues, VertexJobConfiguration
@@ -69,7 +70,7 @@ def plan(
     rewritten = rewritten_texts(job_variable, given)
     chosen = [bool(pool), bool(deployment), bool(flow_run)]
     if sum(chosen) != 1:
-        raise PlanError("Name one of --pool, --deployment and --flow-run.")
+        raise WrongUseError("Name one of --pool, --deployment and --flow-run.")
     what, plans, warnings, credentials = anyio.run(_plans, pool, deployment, flow_run, given)
     for line in dict.fromkeys([*rewritten, *warnings]):
         sys.stderr.write(f"warning: {line}\n")
@@ -149,7 +150,7 @@ async def _plans(
     pool: str, deployment: str, flow_run: str, given: Mapping[str, Any]
 ) -> tuple[str, list[JobPlan], list[str], list[CredentialValues]]:
     """The plan of each candidate, what the user should know, and the candidates' credentials."""
-    with _prefect_told():
+    with prefect_told():
         async with get_client() as client:
             if pool:
                 found = await for_pool(client, pool, given)
@@ -164,7 +165,7 @@ async def _plans(
                 worker_name=WORKER_NAME,
                 deployment=found.deployment,
             )
-    plans = _planned(configuration)
+    plans = planned(configuration)
     return (
         found.what,
         plans,
@@ -178,18 +179,32 @@ async def _plans(
     )
 
 
-def _planned(configuration: VertexJobConfiguration) -> list[JobPlan]:
-    """Plan what the worker plans for a first attempt."""
+def planned(
+    configuration: VertexJobConfiguration,
+    known: Mapping[str, tuple[str, str]] | None = None,
+) -> list[JobPlan]:
+    """Plan what the worker plans for a first attempt.
+
+    Args:
+        configuration: Resolved for a flow run.
+        known: Project and service account by the key of credentials; of others their files are
+            read.
+
+    Raises:
+        PlanError: A mistake in the job variables.
+        SetupError: A file of credentials is not readable.
+    """
     from prefect_vertex.delivery.packing import packed_bootstrap
     from prefect_vertex.planning.plan import build_plan
 
     if configuration.fault is not None:
         raise configuration.fault
-    identities: dict[str, tuple[str, str]] = {}
+    identities = dict(known or {})
     for title, one in zip(configuration.titles, configuration.rendered, strict=True):
         with naming(title):
             credentials = one.credential_values()
-            identities[credentials.key] = known_identity(credentials)
+            if credentials.key not in identities:
+                identities[credentials.key] = known_identity(credentials)
     spec = configuration.run_spec(identities=identities)
     bootstrap = packed_bootstrap()
     plans = []
@@ -200,7 +215,7 @@ def _planned(configuration: VertexJobConfiguration) -> list[JobPlan]:
 
 
 @contextmanager
-def _prefect_told() -> Iterator[None]:
+def prefect_told() -> Iterator[None]:
     """Tell the Prefect API's trouble in one line.
 
     Without an address Prefect's client would start a server of its own, which no job can reach.

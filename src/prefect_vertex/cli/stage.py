@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from prefect_vertex.cli.terminal import working
 from prefect_vertex.delivery.staging import stage_directory
 from prefect_vertex.delivery.store import GcsCodeStore
 
@@ -33,7 +34,8 @@ def stage_code(
         name: Stem of the archive's name; by default that of the directory.
         json: Print one JSON object instead.
     """
-    staged = stage_directory(Path(path), GcsCodeStore(bucket), name=name)
+    with working(f"Staging {path} in {bucket}"):
+        staged = stage_directory(Path(path), GcsCodeStore(bucket), name=name)
     bundle, stored = staged.bundle, staged.stored
     if json:
         result = {

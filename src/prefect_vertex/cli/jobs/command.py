@@ -1,0 +1,132 @@
+"""`prefect-vertex jobs`: the pool's jobs beside their flow runs, and what to do about them."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import anyio
+from cyclopts import Parameter
+from prefect.client.orchestration import get_client
+
+from prefect_vertex.cli.plan import prefect_told
+from prefect_vertex.cli.subject import for_pool
+from prefect_vertex.cli.terminal import quiet, working
+from prefect_vertex.cli.usage import WrongUseError
+from prefect_vertex.errors import SetupError
+from prefect_vertex.runs.port import PrefectUnavailableError
+from prefect_vertex.settings import read_settings
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+
+    from prefect_vertex.cli.jobs.errands import Options
+    from prefect_vertex.reconciler.ports import World
+
+_SPAN = re.compile(r"(\d+)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def jobs(  # noqa: PLR0913 - keywords only, each an option
+    *,
+    pool: str,
+    since: str = "1d",
+    json: bool = False,
+    settle: bool = False,
+    cancel: Annotated[str, Parameter(name="--cancel")] = "",
+    delete_older_than: str = "",
+    yes: bool = False,
+) -> int:
+    """Show a pool's CustomJobs beside their flow runs, and where the two disagree.
+
+    All locations are looked at that the pool, its deployments or its runs name. --settle, --cancel
+    and --delete-older-than say what they would do; with --yes they do it, and may be repeated.
+
+    The exit code is 1 if a location could not be seen or something is not done, 2 for options that
+    mean nothing, else 0.
+
+    Args:
+        pool: The work pool.
+        since: How far back to show jobs that have ended, such as 12h, 7d; by their creation.
+        json: Print one JSON object instead.
+        settle: Where a job and its run disagree, take the steps that a worker would take now.
+        cancel: Cancel this flow run, by its name or id, and its jobs.
+        delete_older_than: Delete jobs that ended longer ago, such as 30d; not those of a run that
+            has not ended.
+        yes: Do it.
+    """
+    from prefect_vertex.cli.jobs.errands import Options
+
+    chosen: list[Literal["settle", "cancel", "delete"]] = []
+    chosen += ["settle"] if settle else []
+    chosen += ["cancel"] if cancel else []
+    chosen += ["delete"] if delete_older_than else []
+    if len(chosen) > 1:
+        raise WrongUseError("Name one of --settle, --cancel and --delete-older-than.")
+    if yes and not chosen:
+        raise WrongUseError("--yes goes with --settle, --cancel or --delete-older-than.")
+    options = Options(
+        pool=pool,
+        act=chosen[0] if chosen else "",
+        run=cancel,
+        age=parse_span("--delete-older-than", delete_older_than) if delete_older_than else None,
+        since=parse_span("--since", since),
+        json=json,
+        yes=yes,
+    )
+    with quiet():
+        return anyio.run(_jobs, options)
+
+
+def parse_span(option: str, text: str) -> timedelta:
+    """A time span such as 30d.
+
+    Raises:
+        WrongUseError: It is none.
+    """
+    match = _SPAN.fullmatch(text.strip().lower())
+    if match is None:
+        raise WrongUseError(
+            f"{option} is {text!r}, not a time span.",
+            hint="Write a number and s, m, h, d or w, such as 30d.",
+        )
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError as error:
+        raise WrongUseError(f"{option} is {text!r}: longer than any job is old.") from error
+
+
+async def _jobs(options: Options) -> int:
+    from prefect_vertex.cli.onlooker import looking_at
+
+    with prefect_told():
+        async with get_client() as client:
+            work_pool = (await for_pool(client, options.pool, {})).work_pool
+            async with looking_at(work_pool, client, read_settings()) as surroundings:
+                world = surroundings.world()
+                try:
+                    return await _show_and_act(options, client, world)
+                except PrefectUnavailableError as error:
+                    raise SetupError(str(error), hint="Try again.") from error
+
+
+async def _show_and_act(options: Options, client: PrefectClient, world: World) -> int:
+    from prefect_vertex.cli.jobs.errands import Errand
+    from prefect_vertex.cli.jobs.looking import look
+
+    with working(f"Looking at the jobs of {options.pool}"):
+        seen = await look(world, since=None if options.act == "delete" else options.since)
+    for line in dict.fromkeys(seen.troubles):
+        sys.stderr.write(f"warning: {line}\n")
+    if not seen.places:
+        sys.stderr.write(
+            "warning: neither the pool, its deployments nor its runs name a project and a region.\n"
+        )
+    errand = Errand(options=options, client=client, world=world, seen=seen)
+    done = await errand.run()
+    if options.json:
+        print(json_module.dumps(errand.report, indent=2, ensure_ascii=False))
+    return int(bool(seen.troubles) or not done)

@@ -1,0 +1,220 @@
+"""Errand: what `jobs` was asked for, said beforehand or done."""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelling
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from prefect_vertex.cli.jobs.deeds import cancel_jobs, delete_jobs, old_jobs, settle
+from prefect_vertex.cli.jobs.looking import Look
+from prefect_vertex.cli.jobs.showing import (
+    HEADINGS,
+    STYLES,
+    as_json,
+    rows_of,
+    steps_of,
+    title_of,
+)
+from prefect_vertex.cli.terminal import console, print_table, working
+from prefect_vertex.errors import PlanError
+from prefect_vertex.reconciler.ports import World
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for.
+
+    Attributes:
+        act: What to do besides showing; empty: nothing.
+        run: The run to cancel, by its name or id.
+        age: From which jobs are old; None where nothing is deleted.
+        since: How far back ended jobs are shown.
+        json: The report is printed, and nothing else.
+        yes: Do it, instead of saying what would be done.
+    """
+
+    pool: str
+    act: Literal["", "settle", "cancel", "delete"] = ""
+    run: str = ""
+    age: timedelta | None = None
+    since: timedelta = timedelta(days=1)
+    json: bool = False
+    yes: bool = False
+
+
+@dataclass(kw_only=True)
+class Errand:
+    """One call of the command, after the look.
+
+    Attributes:
+        report: What is printed as JSON.
+    """
+
+    options: Options
+    client: PrefectClient
+    world: World
+    seen: Look
+    report: dict[str, Any] = field(default_factory=dict)
+
+    async def run(self) -> bool:
+        """Do it, or say what would be done; whether nothing is left of it.
+
+        Raises:
+            PlanError: The run to cancel cannot be told.
+            ServiceError: Vertex AI refused.
+            PrefectUnavailableError: The Prefect API failed.
+        """
+        match self.options.act:
+            case "settle":
+                return await self._settle()
+            case "cancel":
+                return await self._cancel()
+            case "delete":
+                return await self._delete(self.options.age or timedelta.max)
+            case _:
+                self._show()
+                return True
+
+    def _show(self) -> None:
+        seen, pool = self.seen, self.options.pool
+        self.report.update(as_json(seen))
+        where = ", ".join(sorted({target.location for target in seen.places})) or "no location"
+        if not seen.pairs:
+            self._print(f"No jobs of {pool} in {where}.")
+            return
+        self._print_pairs()
+        if steps := steps_of(seen):
+            self._print_steps(steps)
+            self._print(f"  prefect-vertex jobs --pool {shlex.quote(pool)} --settle --yes")
+
+    async def _settle(self) -> bool:
+        steps = steps_of(self.seen)
+        self.report["would"] = steps
+        if not self._goes_on(len(steps), "run"):
+            self._print_steps(steps)
+            return True
+        with working(f"Settling {len(steps)} runs"):
+            left = await settle(self.world, self.seen, steps.keys(), tell=self._tell)
+        self.report["left"] = sorted(left)
+        self._print(f"{len(steps) - len(left)} settled.")
+        for run_id in sorted(left):
+            name = title_of(self.seen, run_id)
+            self._print(f"  {name} is not in step yet: repeat it, or start a worker.")
+        return not left
+
+    async def _cancel(self) -> bool:
+        run_id = await self._run_id(self.options.run)
+        run = self.seen.runs.get(run_id) or await self.world.runs.read(run_id)
+        jobs = [job for job in self.seen.jobs_of(run_id) if not job.is_terminal]
+        would = [f"cancel {job.resource_name}" for job in jobs]
+        goes = run is not None and not run.is_final
+        if run is not None and goes:
+            would = [f"cancel flow run {run.name}, which is {run.state_name}, and its jobs", *would]
+        self.report["would"] = would
+        if not self._goes_on(len(would), "step"):
+            for line in would:
+                self._print(f"  {line}")
+            return True
+        if not goes:
+            await cancel_jobs(self.world, self.seen, run_id, tell=self._tell)
+            return True
+        answer: Any = await self.client.set_flow_run_state(uuid.UUID(run_id), Cancelling())
+        state = answer.state.name if answer.state is not None else answer.status
+        self._tell(f"flow run {run_id} is {state}")
+        with working("Waiting for the flow run and its jobs to end"):
+            left = await settle(self.world, self.seen, [run_id], tell=self._tell, to_the_end=True)
+        if left:
+            self._print("It has not ended yet: its worker, or a repetition, sees to it.")
+        return not left
+
+    async def _delete(self, age: timedelta) -> bool:
+        old = old_jobs(self.seen, age, self.seen.now)
+        self.report["would"] = [str(job.resource_name) for job in old]
+        if not self._goes_on(len(old), "job"):
+            self._print_pairs({job.resource_name.key for job in old})
+            return True
+        progress = Progress(
+            TextColumn("Deleting"), BarColumn(), MofNCompleteColumn(), console=console(stderr=True)
+        )
+        bar = progress.add_task("", total=len(old))
+
+        def tell(text: str) -> None:
+            self.report.setdefault("done", []).append(text)
+            progress.advance(bar)
+
+        with progress if progress.console.is_terminal else nullcontext():
+            count = await delete_jobs(self.world, self.seen, old, tell=tell)
+        self._print(f"{count} deleted.")
+        return True
+
+    async def _run_id(self, text: str) -> str:
+        """The run that a name or an id means."""
+        try:
+            run_id = uuid.UUID(text)
+        except ValueError:
+            return self._named(text)
+        if str(run_id) not in self.seen.runs and not self.seen.jobs_of(str(run_id)):
+            try:
+                await self.client.read_flow_run(run_id)
+            except ObjectNotFound as error:
+                raise PlanError(f"There is no flow run {text}, and no job of it.") from error
+        return str(run_id)
+
+    def _named(self, text: str) -> str:
+        named = sorted(run.id for run in self.seen.runs.values() if run.name == text)
+        if len(named) == 1:
+            return named[0]
+        if named:
+            raise PlanError(
+                f"{len(named)} flow runs among the pool's jobs are named {text!r}.",
+                hint=f"Give the id: {', '.join(named)}.",
+            )
+        raise PlanError(
+            f"No flow run among the pool's jobs is named {text!r}.",
+            hint="Give its id, or --since to look further back.",
+        )
+
+    # --- what is printed --------------------------------------------------------------------------
+
+    def _goes_on(self, count: int, what: str) -> bool:
+        """Whether there is something to do and it is to be done; else says so."""
+        if count and self.options.yes:
+            return True
+        things = f"{count} {what}{'' if count == 1 else 's'}"
+        self._print(f"Nothing was done; with --yes, {things}:" if count else "Nothing to do.")
+        return False
+
+    def _print_steps(self, steps: Mapping[str, str]) -> None:
+        if steps and self.options.act != "settle":
+            self._print(f"\n{len(steps)} to settle:")
+        for run_id, step in steps.items():
+            self._print(f"  {title_of(self.seen, run_id)}: {step}")
+
+    def _print_pairs(self, keys: set[tuple[str, str]] | None = None) -> None:
+        pairs = [
+            pair
+            for pair in self.seen.pairs
+            if keys is None or (pair.job is not None and pair.job.resource_name.key in keys)
+        ]
+        if pairs and not self.options.json:
+            print_table(console(), HEADINGS, rows_of(pairs, self.seen.now), styles=STYLES)
+
+    def _tell(self, text: str) -> None:
+        self.report.setdefault("done", []).append(text)
+        self._print(f"  {text}")
+
+    def _print(self, text: str) -> None:
+        if not self.options.json:
+            console().print(text)

@@ -1,0 +1,103 @@
+"""A Prefect server with an emulator, for the commands that look at both."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import WorkPool
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+from prefect_vertex.cli.app import app
+from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.local import LocalStack, free_port
+from prefect_vertex.emulator import ControlClient
+from prefect_vertex.template import base_job_template
+
+REGION = "us-central1"
+IMAGE = "us-central1-docker.pkg.dev/demo-project/flows/flows:1"
+
+
+@dataclass
+class Desk:
+    """A person at a terminal, with a server and an emulator."""
+
+    stack: LocalStack
+    client: SyncPrefectClient
+    emulator: ControlClient
+
+    def pool(self, template: Any = None, kind: str = "vertex-custom-job", **defaults: Any) -> str:
+        """A pool of its own, whose jobs run in the emulator."""
+        name = f"pool-{uuid4().hex[:8]}"
+        template = template or base_job_template({"region": REGION, "image": IMAGE, **defaults})
+        self.client.create_work_pool(
+            WorkPoolCreate(name=name, type=kind, base_job_template=template)
+        )
+        return name
+
+    def read_pool(self, name: str) -> WorkPool:
+        """The pool as the server has it."""
+        return self.client.read_work_pool(name)
+
+    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Type a command."""
+        return subprocess.run(
+            [sys.executable, "-m", "prefect_vertex", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=150,
+            env={**self.stack.env, **env},
+            cwd=self.stack.home,
+        )
+
+    def json(self, *words: str) -> Any:
+        """Give a command with --json to this process, which is quicker; what it printed."""
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            app([*words, "--json"], exit_on_error=False)
+        return json.loads(printed.getvalue())
+
+
+@pytest.fixture(scope="session")
+def _desk() -> Iterator[Desk]:
+    """Server, emulator with its control port, and storage; each test brings its own pool."""
+    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-desk-"))
+    (home / "logs").mkdir()
+    with Children(home / "logs") as children:
+        stack = LocalStack(children, home)
+        stack.start_server()
+        port = free_port()
+        stack.start_cloud(control_port=port)
+        stack.create_bucket("desk-bucket")
+        with SyncPrefectClient(api=stack.api_url) as client:
+            yield Desk(stack, client, ControlClient(f"http://127.0.0.1:{port}"))
+    shutil.rmtree(home, ignore_errors=True)
+    # Prefect's background threads of this process hold sockets until they are told.
+    EventsWorker.drain_all(timeout=5)
+    APILogWorker.drain_all(timeout=5)
+
+
+@pytest.fixture
+def desk(_desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Desk]:
+    """The same, with this process speaking to it too."""
+    for name, value in _desk.stack.env.items():
+        if name.endswith("_HOST") or name == "GOOGLE_CLOUD_PROJECT":
+            monkeypatch.setenv(name, value)
+    with temporary_settings({PREFECT_API_URL: _desk.stack.api_url, PREFECT_HOME: tmp_path}):
+        yield _desk

@@ -1,0 +1,199 @@
+"""`prefect-vertex jobs` against a real server and the emulator: what it shows, says and does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Completed, Pending, Running
+
+from prefect_vertex.cli.usage import WrongUseError
+from prefect_vertex.emulator.seeds import Seed
+from prefect_vertex.errors import PlanError
+
+if TYPE_CHECKING:
+    # The fixture's class; test modules cannot import a conftest.
+    Desk = Any
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+PLACE = "projects/demo-project/locations/us-central1"
+DAY = 86_400.0
+
+
+@dataclass
+class Scene:
+    """A pool of its own, with runs and jobs that somebody left there."""
+
+    desk: Desk
+    pool: str
+    jobs: list[str] = field(default_factory=list)
+
+    def run(self, *states: State[Any]) -> FlowRun:
+        """A flow run that went through these states."""
+        client = self.desk.client
+        flow = client.create_flow_from_name("scene")
+        deployment = client.create_deployment(flow, uuid4().hex[:8], work_pool_name=self.pool)
+        run: FlowRun = client.create_flow_run_from_deployment(deployment)
+        for state in states:
+            client.set_flow_run_state(run.id, state, force=True)
+        return run
+
+    def job(self, run: UUID, state: str, *, age: float = 600.0, message: str = "") -> str:
+        """A job of that run, attempt 1; its name."""
+        pool_id = str(self.desk.read_pool(self.pool).id)
+        (name,) = self.desk.emulator.seed_jobs(
+            Seed(
+                parent=PLACE,
+                state=f"JOB_STATE_{state}",
+                age_seconds=age,
+                error_message=message,
+                labels={
+                    "prefect-io_flow-run-id": str(run),
+                    "prefect-io_work-pool-id": pool_id,
+                    "prefect-vertex_attempt": "1",
+                },
+            )
+        )
+        return str(name)
+
+    def seen(self, *words: str) -> dict[str, Any]:
+        """What the command says, its jobs by name."""
+        found = self.desk.json("jobs", "--pool", self.pool, *words)
+        return {each["resource_name"]: each for each in found["jobs"]}
+
+    def done(self, *words: str) -> Any:
+        """What the command did."""
+        return self.desk.json("jobs", "--pool", self.pool, *words)
+
+    def state(self, run: FlowRun) -> str:
+        """The run's state, as the server has it."""
+        return str(self.desk.client.read_flow_run(run.id).state_name)
+
+
+@pytest.fixture
+def scene(desk: Desk) -> Scene:
+    return Scene(desk, desk.pool())
+
+
+def test_disagreements_are_told_then_settled_and_settled_again_is_nothing(scene: Scene) -> None:
+    """A preview changes nothing; a second settling finds nothing left."""
+    fine = scene.run(Pending(), Running())
+    fine_job = scene.job(fine.id, "RUNNING")
+    crashed = scene.run(Pending(), Running())
+    status = "The replica workerpool0-0 exited with a non-zero status of 7."
+    ended_job = scene.job(crashed.id, "FAILED", message=status)
+    twice = scene.run(Pending(), Running())
+    older = scene.job(twice.id, "RUNNING", age=700)
+    younger = scene.job(twice.id, "RUNNING", age=650)
+
+    before = scene.seen()
+    assert before[fine_job]["says"] == "in step"
+    assert before[ended_job]["says"] == "ended job, live run"
+    assert before[older]["says"] == before[younger]["says"] == "two live jobs"
+
+    preview = scene.done("--settle")
+    assert set(preview["would"]) == {str(crashed.id), str(twice.id)}
+    assert "done" not in preview
+    assert scene.seen() == before
+
+    settled = scene.done("--settle", "--yes")
+    after = scene.seen()
+    assert settled["left"] == []
+    assert f"cancel was sent to {younger}" in settled["done"]
+    assert scene.state(crashed) == "Crashed"
+    assert after[younger]["state"] == "JOB_STATE_CANCELLED"
+    assert after[older]["state"] == after[fine_job]["state"] == "JOB_STATE_RUNNING"
+    assert scene.state(fine) == scene.state(twice) == "Running"
+    assert scene.done("--settle", "--yes")["would"] == {}
+
+
+def test_a_cancelled_run_s_job_is_gone_and_its_run_cancelled(scene: Scene) -> None:
+    """Though no worker is there; a second time there is nothing to do."""
+    run = scene.run(Pending(name="InfrastructurePending"))
+    other = scene.run(Pending(name="InfrastructurePending"))
+    job, others = scene.job(run.id, "PENDING", age=5), scene.job(other.id, "PENDING", age=5)
+
+    assert len(scene.done("--cancel", run.name)["would"]) == 2
+    assert scene.state(run) == "InfrastructurePending"
+
+    scene.done("--cancel", run.name, "--yes")
+    seen = scene.seen()
+    assert seen[job]["state"] == "JOB_STATE_CANCELLED"
+    assert seen[others]["state"] == "JOB_STATE_PENDING"
+    assert (scene.state(run), scene.state(other)) == ("Cancelled", "InfrastructurePending")
+    assert scene.done("--cancel", str(run.id), "--yes")["would"] == []
+
+
+def test_a_live_job_of_a_run_that_is_gone_is_cancelled_at_once(scene: Scene) -> None:
+    gone, ended = uuid4(), scene.run(Pending(), Running(), Completed())
+    jobs = [scene.job(gone, "RUNNING"), scene.job(ended.id, "RUNNING")]
+    assert scene.seen()[jobs[0]]["says"] == "live job, run deleted"
+
+    scene.done("--cancel", str(gone), "--yes")
+    scene.done("--cancel", ended.name, "--yes")
+
+    seen = scene.seen()
+    assert {seen[job]["state"] for job in jobs} == {"JOB_STATE_CANCELLED"}
+    assert scene.state(ended) == "Completed"
+
+
+def test_only_old_ended_jobs_of_ended_runs_are_deleted(scene: Scene) -> None:
+    """Twice is as good as once."""
+    ended, lives = scene.run(Pending(), Running(), Completed()), scene.run(Pending(), Running())
+    old = scene.job(ended.id, "SUCCEEDED", age=80 * DAY)
+    kept = {
+        scene.job(ended.id, "SUCCEEDED", age=20 * DAY),
+        scene.job(ended.id, "RUNNING", age=80 * DAY),
+        scene.job(lives.id, "FAILED", age=80 * DAY, message="Internal error."),
+    }
+
+    assert scene.done("--delete-older-than", "30d")["would"] == [old]
+    assert old in scene.seen("--since", "100d")
+
+    assert scene.done("--delete-older-than", "30d", "--yes")["done"] == [f"deleted {old}"]
+    assert scene.seen("--since", "100d").keys() == kept
+    assert scene.done("--delete-older-than", "30d", "--yes")["would"] == []
+
+
+def test_a_person_reads_plain_columns_and_the_command_that_settles(scene: Scene) -> None:
+    """No colour, no box and no log line where the output is no terminal."""
+    run = scene.run(Pending(), Running())
+    scene.job(run.id, "FAILED", message="The replica workerpool0-0 exited with a non-zero status")
+    done = scene.desk.run("jobs", "--pool", scene.pool)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, row, *rest = done.stdout.splitlines()
+    assert heading.split()[:3] == ["job", "location", "attempt"]
+    assert run.name in row
+    assert row.endswith("ended job, live run")
+    assert f"prefect-vertex jobs --pool {scene.pool} --settle --yes" in rest[-1]
+    assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "says"),
+    [
+        (["--pool", "no-such-pool"], PlanError, "prefect work-pool create no-such-pool"),
+        (["--cancel", "nobody"], PlanError, "No flow run among the pool's jobs is named 'nobody'."),
+        (["--cancel", str(UUID(int=7))], PlanError, "and no job of it"),
+        (["--settle", "--cancel", "x"], WrongUseError, "Name one of"),
+        (["--yes"], WrongUseError, "--yes goes with"),
+        (["--since", "soon"], WrongUseError, "not a time span"),
+        (["--delete-older-than", "99999999999w"], WrongUseError, "longer than any job is old"),
+    ],
+)
+def test_a_mistake_is_an_error_of_one_line(
+    scene: Scene, words: list[str], error: type[PlanError], says: str
+) -> None:
+    """`main` prints it; one of use has an exit code of its own."""
+    pool = [] if "--pool" in words else ["--pool", scene.pool]
+    with pytest.raises(error) as raised:
+        scene.desk.json("jobs", *pool, *words)
+
+    assert says in str(raised.value)
+    assert isinstance(raised.value, WrongUseError) == (error is WrongUseError)
+    assert "\n" not in str(raised.value)
