@@ -1,0 +1,245 @@
+"""Chronicler: keeps a run's artifacts in step with what became of its attempts.
+
+It is a task of its own, which no outcome waits for: a step only notes that something has changed,
+and whatever fails here leaves an artifact as it was.  It draws one run after the other, so that
+many changes of many runs become few requests.  What it draws is read anew each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import anyio
+
+from prefect_vertex.capacity.ledger import parse_names
+from prefect_vertex.capacity.trail import parse_trail
+from prefect_vertex.chronicle.chronicle import Chronicle, Sources, build_chronicle
+from prefect_vertex.chronicle.page import headline, write_page
+from prefect_vertex.chronicle.prices import PriceList
+from prefect_vertex.chronicle.svg import as_address, draw
+from prefect_vertex.chronicle.timeline import lay_out
+from prefect_vertex.errors import ServiceError
+from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.observe import is_ours
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.runs.pages import Page, Pages
+from prefect_vertex.runs.port import PrefectUnavailableError
+
+logger = logging.getLogger(__name__)
+
+PAGE_KEY = "vertex-job"
+TIMELINE_KEY = "vertex-timeline"
+
+PAUSE_SECONDS = 30.0
+"""How long nothing is drawn once the Prefect API has failed."""
+
+LAST_SECONDS = 3.0
+"""How long a process that ends may take for what it has still to draw."""
+
+MAX_DESCRIBED = 20
+"""Jobs of one run that are read one by one to learn their machines."""
+
+MAX_NOTED = 10_000
+"""Runs of which it is remembered how far their story was drawn."""
+
+Key = tuple[str, str]
+
+
+class Chronicler:
+    """Draws runs whose attempts have changed.
+
+    Args:
+        world: Its adapters.
+        pages: Where the artifacts go.
+        prices: For the estimates; None: there are none.
+        is_gone: Whether a process is certainly gone, by its signature.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        pages: Pages,
+        prices: PriceList | None,
+        *,
+        is_gone: Callable[[str], bool],
+    ) -> None:
+        self._world = world
+        self._pages = pages
+        self._prices = prices
+        self._is_gone = is_gone
+        self._queue: dict[str, Care] = {}
+        self._noted: dict[str, object] = {}
+        self._jobs: dict[str, dict[Key, JobSnapshot]] = {}
+        self._trouble = ""
+        self._wanted = anyio.Event()
+
+    # --- what has changed -------------------------------------------------------------------------
+
+    def note(self, care: Care) -> None:
+        """Draw the run if its story has gone on since it was last drawn; asks nobody."""
+        view = care.seen
+        if view is None or _is_drawn(view) or not self._is_ours(care, view):
+            return
+        story = (
+            frozenset((key, job.phase, job.error) for key, job in care.jobs.items()),
+            frozenset(url for job in care.jobs.values() for url in job.web_access_uris.values()),
+            care.trail.serial if care.trail.tries or care.trail.ruled_out else 0,
+            view.state,
+            care.done and not care.has_live_job,
+        )
+        if self._noted.get(view.id) == story or not (care.jobs or story[2]):
+            return
+        self._put(care, story)
+
+    def look(self, ended: Iterable[RunView]) -> None:
+        """Draw the ended runs of processes that are gone, unless their last artifact is drawn."""
+        for view in ended:
+            if not view.attempt or _is_drawn(view) or view.id in self._noted:
+                continue
+            if view.holder == self._world.signature or self._is_gone(view.holder):
+                self._put(Care(run_id=view.id, seen=view), None)
+
+    def _is_ours(self, care: Care, view: RunView) -> bool:
+        """One worker draws a run: the one that holds it, or has taken it over."""
+        if care.tickets or care.adopted or view.holder == self._world.signature:
+            return True
+        return care.holder_gone or (view.is_final and self._is_gone(view.holder))
+
+    def _put(self, care: Care, story: object) -> None:
+        while len(self._noted) >= MAX_NOTED:
+            self._forget(next(iter(self._noted)))
+        self._noted[care.run_id] = story
+        self._queue[care.run_id] = care
+        self._wanted.set()
+
+    # --- drawing ----------------------------------------------------------------------------------
+
+    async def run_forever(self) -> None:
+        """Draw until cancelled."""
+        while True:
+            await self._wanted.wait()
+            if not await self.drain():
+                await anyio.sleep(PAUSE_SECONDS)
+
+    async def finish(self) -> None:
+        """Draw what is left before the process ends, for a few seconds."""
+        if self._queue:
+            with anyio.move_on_after(LAST_SECONDS, shield=True):
+                await self.drain()
+
+    async def drain(self) -> bool:
+        """Draw every run that has changed; False if the Prefect API failed meanwhile."""
+        while self._queue:
+            run_id = next(iter(self._queue))
+            care = self._queue.pop(run_id)
+            try:
+                await self._draw(care)
+            except PrefectUnavailableError as error:
+                self._queue.setdefault(run_id, care)
+                self._say(str(error))
+                return False
+            except Exception as error:  # noqa: BLE001 - a picture must not end anything
+                self._say(f"{type(error).__name__}: {error}")
+        self._wanted = anyio.Event()
+        return True
+
+    async def _draw(self, care: Care) -> None:
+        view = await self._world.runs.read(care.run_id)
+        if view is None:
+            self._forget(care.run_id)
+            return
+        chronicle = await self._chronicle(care, view)
+        if not chronicle.attempts:
+            return
+        about = headline(chronicle)
+        text = write_page(chronicle, self._prices, has_console=self._world.has_console)
+        name = f"Timeline of flow run {view.name}"
+        svg = draw(lay_out(chronicle), title=name, description=about)
+        await self._pages.show(
+            view, Page(key=PAGE_KEY, kind="markdown", data=text, description=about)
+        )
+        await self._pages.show(
+            view, Page(key=TIMELINE_KEY, kind="image", data=as_address(svg), description=about)
+        )
+        self._trouble = ""
+        if view.is_final and not chronicle.is_live:
+            # Another process need not draw it again, nor this one remember it.
+            await self._world.runs.label(view.id, {DRAWN_LABEL: view.state_id})
+            if view.id not in self._queue:
+                self._forget(view.id)
+
+    async def _chronicle(self, care: Care, view: RunView) -> Chronicle:
+        jobs = await self._all_jobs(care, view)
+        sources = Sources(
+            run=view,
+            jobs=tuple(jobs.values()),
+            trail=parse_trail(view.labels.get(WALK_LABEL, "")),
+            names=parse_names(view.labels.get(NAMES_LABEL, "")),
+            states=await self._pages.states(view.id),
+            starts=await self._pages.starts(view.id),
+            now=self._world.clock.now(),
+        )
+        return build_chronicle(sources)
+
+    async def _all_jobs(self, care: Care, view: RunView) -> dict[Key, JobSnapshot]:
+        """Every job of the run: those under care, and those that ended before it was taken."""
+        known = self._jobs.get(view.id)
+        if known is None:
+            known = {}
+            if view.attempt > 1 or len(care.jobs) < view.attempt:
+                known = await self._find(care, view)
+            self._jobs[view.id] = known
+        for key, job in care.jobs.items():
+            known[key] = job.with_shape_of(known.get(key))
+        bare = [job for job in known.values() if not job.machines]
+        for job in bare[-MAX_DESCRIBED:]:
+            target = care.targets.get(job.resource_name.key) or self._target(job)
+            try:
+                seen = await self._world.gateways.for_target(target).describe(job.resource_name)
+            except ServiceError as error:
+                self._say(str(error))
+                continue
+            known[job.resource_name.key] = replace(seen, observed_at=job.observed_at)
+        return known
+
+    async def _find(self, care: Care, view: RunView) -> dict[Key, JobSnapshot]:
+        """The run's jobs by label, wherever they may be."""
+        places = set(care.targets.values()) | set(self._world.home())
+        if care.assignment is not None:
+            places |= {candidate.target for candidate in care.assignment.spec.candidates}
+        found: dict[Key, JobSnapshot] = {}
+        for target in sorted(places, key=str):
+            try:
+                jobs = await self._world.gateways.for_target(target).find(view.id)
+            except ServiceError as error:
+                self._say(str(error))
+                continue
+            found |= {job.resource_name.key: job for job in jobs if is_ours(job)}
+        return found
+
+    def _target(self, job: JobSnapshot) -> Target:
+        name = job.resource_name
+        home = sorted(self._world.home(), key=str)
+        usual = home[0].credentials_key if home else ""
+        near = [target for target in home if target.location == name.location]
+        return near[0] if near else Target(name.project, name.location, usual)
+
+    def _forget(self, run_id: str) -> None:
+        self._noted.pop(run_id, None)
+        self._jobs.pop(run_id, None)
+
+    def _say(self, trouble: str) -> None:
+        """Say once why artifacts stay as they are."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            logger.warning("A flow run's artifacts were not written, or not in full. %s", trouble)
+
+
+def _is_drawn(view: RunView) -> bool:
+    """Whether the run has ended, and its artifacts tell all of it."""
+    return view.is_final and view.labels.get(DRAWN_LABEL) == view.state_id
