@@ -275,6 +275,7 @@ class Trial:
             "PREFECT_HOME": str(self._scratch / "home"),
             "PREFECT_API_URL": f"{self._stage.proxy.url}/api",
             "VERTEX_AI_EMULATOR_HOST": self.cloud.address,
+            "CLOUD_LOGGING_EMULATOR_HOST": self.cloud.address,
             "GOOGLE_CLOUD_PROJECT": PROJECT,
         }
 

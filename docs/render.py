@@ -47,6 +47,10 @@ def settings_page() -> str:
             "there, the bootstrap's too |"
         ),
         (
+            "| `CLOUD_LOGGING_EMULATOR_HOST=host:port` | log entries are read there "
+            "(`stream_output`), in plain text and without credentials |"
+        ),
+        (
             "| `CLOUD_QUOTAS_EMULATOR_HOST=host:port` | quotas are read there (`preflight_quota`, "
             "`plan --quota`), in plain text and without credentials |"
         ),

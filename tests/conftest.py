@@ -13,6 +13,7 @@ _FOREIGN = (
     "GOOGLE_",
     "VERTEX_",
     "STORAGE_EMULATOR",
+    "CLOUD_LOGGING_",
     "CLOUD_QUOTAS_",
     "GCE_METADATA",
     "CLOUDSDK_",

@@ -66,6 +66,15 @@ class VertexSettings(PrefectBaseSettings):
             "nothing, because the list may lag and the create may still be under way."
         ),
     )
+    log_poll_seconds: float = Field(
+        default=15.0,
+        ge=10.0,
+        description=(
+            "Seconds between two reads of a project's log entries (stream_output): one query for "
+            "all its jobs, and none while no run needs it. Cloud Logging takes 60 reads a minute "
+            "for each project, people included."
+        ),
+    )
     sweep_seconds: float = Field(
         default=60.0,
         ge=1.0,
@@ -104,6 +113,14 @@ class VertexSettings(PrefectBaseSettings):
             "`projects/P/locations/L`. The template's, the runs' and the deployments' are known."
         ),
     )
+    prices: str | None = Field(
+        default=None,
+        description=(
+            "Path of a JSON price list for the estimated cost in a run's `vertex-job` artifact, in "
+            "the form of the package's `chronicle/prices.json`, which is used without it: list "
+            "prices of a few machines, with their date. What a list does not cover is not priced."
+        ),
+    )
 
 
 def read_settings() -> VertexSettings:
@@ -135,13 +152,14 @@ def read_settings() -> VertexSettings:
 
 def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
     """One line for each variable that looks like a setting of this product and is none."""
-    known = [_variable(name) for name in VertexSettings.model_fields]
+    known = [name.upper() for name in VertexSettings.model_fields]
     given = os.environ if environ is None else environ
     lines: list[str] = []
     for name in sorted(given):
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
-            (closest,) = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
-            lines.append(f"{name} is no setting and has no effect. Did you mean {closest}?")
+        if name.upper().startswith(PREFIX) and (own := name.upper()[len(PREFIX) :]) not in known:
+            # Compared without what all of them begin with, beside which the rest counts little.
+            (closest,) = difflib.get_close_matches(own, known, n=1, cutoff=0.0)
+            lines.append(f"{name} is no setting and has no effect. Did you mean {PREFIX}{closest}?")
     return lines
 
 

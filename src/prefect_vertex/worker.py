@@ -110,11 +110,12 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
 
     def _check_setup(self) -> None:
         """Find what would stop the reconciler, before any run is taken."""
+        from prefect_vertex.reconciler.prices import read_prices
         from prefect_vertex.vertex.channel import emulator_address
 
         for line in unknown_settings():
             self._logger.warning("%s", line)
-        _ = self._settings
+        read_prices(self._settings.prices)
         emulator_address()
 
     async def _reconcile(self) -> None:

@@ -222,5 +222,6 @@ def worker_env(env: dict[str, str], home: Path, proxies: Proxies) -> dict[str, s
         "PREFECT_HOME": str(home / "client"),
         "PREFECT_API_URL": proxies.api_url,
         "VERTEX_AI_EMULATOR_HOST": proxies.vertex_address,
+        "CLOUD_LOGGING_EMULATOR_HOST": proxies.vertex_address,
         "GOOGLE_CLOUD_PROJECT": PROJECT,
     }

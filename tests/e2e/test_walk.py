@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import shlex
 import shutil
@@ -10,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+from xml.etree import ElementTree as ET
 
 import pandas as pd
 import pytest
@@ -20,6 +22,7 @@ from tests.e2e.walks import IMAGE, NONE_ALLOWED, A, B, C, Walks, until, walking
 from prefect_vertex.capacity.refusals import RefusalReason
 from prefect_vertex.cli.local import share
 from prefect_vertex.emulator.faults import Preemption, Stockout
+from prefect_vertex.reconciler.chronicler import PAGE_KEY, TIMELINE_KEY
 
 if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
@@ -179,6 +182,37 @@ def test_the_end_of_a_walk_names_every_candidate_and_its_last_answer(
     assert _one_at_a_time(walks.jobs(run))
 
 
+def test_both_attempts_of_two_replicas_are_shown_in_the_runs_artifacts(
+    installation: Installation, walks: Walks
+) -> None:
+    """One page and one drawing, each written in its place until the run has ended."""
+    walks.cloud.add_faults(Stockout(location=A, after_seconds=2))
+    run = installation.wait(walks.start(A, B, worker_count=2, container="--work 2"))
+    first, second = walks.ended_jobs(run)
+
+    def ended() -> dict[str | None, Any]:
+        shown = {each.key: each for each in walks.artifacts(run)}
+        told = str(shown[PAGE_KEY].description) if PAGE_KEY in shown else ""
+        return shown if f"the last one in {B}: completed" in told else {}
+
+    shown = until(ended, "the end is drawn")
+    page = str(shown[PAGE_KEY].data)
+    keys = [each.key for each in walks.artifacts(run)]
+    assert (keys.count(PAGE_KEY), keys.count(TIMELINE_KEY)) == (1, 1)
+    for job in (first, second):
+        assert f"| {job['location']} |" in page
+        assert f"locations/{job['location']}/customJobs/{job['job_id']}`" in page
+    assert NO_ROOM in page
+    assert "worker pool 1: 1 replica on n1-standard-4" in page
+    kind, _, data = str(shown[TIMELINE_KEY].data).partition(",")
+    root = ET.fromstring(base64.b64decode(data))  # noqa: S314 - our own
+    texts = [text for each in root.iter("{http://www.w3.org/2000/svg}text") if (text := each.text)]
+    assert (shown[TIMELINE_KEY].type, kind) == ("image", "data:image/svg+xml;base64")
+    assert f"Attempt 1 · {A} · {NO_ROOM}" in texts
+    assert f"Attempt 2 · {B} · completed" in texts
+    assert texts.count("workerpool1-0") == 2  # in both attempts
+
+
 @pytest.fixture
 def forecast(installation: Installation) -> UUID:
     """The forecasting example, deployed as its README says."""
@@ -223,7 +257,8 @@ def test_a_forecast_that_loses_its_spot_machine_completes_on_another(
     table = pd.read_parquet(io.BytesIO(stack.read_object(BUCKET, "forecasts/forecasts.parquet")))
     assert len(table) == len(table.drop_duplicates(each_once)) == 6 * 5 * 24
     published = [str(each.key) for each in walks.artifacts(run) if each.type != "result"]
-    assert sorted(published) == ["forecast-accuracy", "forecast-picture"]
+    ours = [PAGE_KEY, TIMELINE_KEY]
+    assert sorted(published) == sorted(["forecast-accuracy", "forecast-picture", *ours])
     writers = until(lambda: _writers(installation, ended.id), "the writing task run is recorded")
     assert len(writers) == 1
 

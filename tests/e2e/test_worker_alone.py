@@ -44,6 +44,7 @@ async def _worker(
 ) -> AsyncIterator[VertexWorker]:
     """A worker on that pool in this process, entered but not started."""
     monkeypatch.setenv("VERTEX_AI_EMULATOR_HOST", installation.stack.vertex_address)
+    monkeypatch.setenv("CLOUD_LOGGING_EMULATOR_HOST", installation.stack.vertex_address)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", installation.stack.storage_url)
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "demo-project")
     monkeypatch.setenv("PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS", "1")

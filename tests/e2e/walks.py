@@ -184,6 +184,7 @@ def walking(installation: Installation) -> Iterator[Walks]:
     env = {
         **stack.env,
         "VERTEX_AI_EMULATOR_HOST": address,
+        "CLOUD_LOGGING_EMULATOR_HOST": address,
         "CLOUD_QUOTAS_EMULATOR_HOST": address,
         "PREFECT_INTEGRATIONS_VERTEX_TICK_SECONDS": "1",
         "PREFECT_INTEGRATIONS_VERTEX_REQUEUE_GRACE_SECONDS": "0",

@@ -256,6 +256,7 @@ def test_every_public_method_is_an_action() -> None:
     assert set(ACTIONS) == {
         "add_faults", "remaining_faults", "clear_faults", "set_rates", "set_quotas", "set_lag",
         "seed_jobs", "end_job", "jobs", "output", "calls", "reset_calls", "add_secret_version",
+        "set_log_delay",
     }  # fmt: skip
 
 

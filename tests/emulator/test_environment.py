@@ -78,6 +78,7 @@ async def test_environment_holds_nothing_of_the_servers_own(
         "CLOUD_ML_PROJECT_ID",
         "CLOUD_ML_JOB_ID",
         "CLOUD_ML_REGION",
+        "CLOUD_LOGGING_EMULATOR_HOST",
         "CLOUD_QUOTAS_EMULATOR_HOST",
         "HOME",
         "HOSTNAME",

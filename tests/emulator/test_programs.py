@@ -100,16 +100,17 @@ def test_start_prints_exports_runs_jobs_and_ends_all_at_one_ctrl_c(
     secret = ("--secret", f"prefect-api-key={tmp_path / 'key'}")
     program = start_program(*COMMAND, *ports, *secret, "--data", str(tmp_path))
     assert program.stdout is not None
-    exports = [program.stdout.readline().strip().partition("=") for _ in range(5)]
+    exports = [program.stdout.readline().strip().partition("=") for _ in range(6)]
     assert [name for name, _, _ in exports] == [
         "export VERTEX_AI_EMULATOR_HOST",
         "export STORAGE_EMULATOR_HOST",
+        "export CLOUD_LOGGING_EMULATOR_HOST",
         "export CLOUD_QUOTAS_EMULATOR_HOST",
         "export GOOGLE_CLOUD_PROJECT",
         "export VERTEX_AI_EMULATOR_CONTROL",
     ]
-    address, storage, quotas, project, control = (value for _, _, value in exports)
-    assert quotas == address
+    address, storage, logs, quotas, project, control = (value for _, _, value in exports)
+    assert (logs, quotas) == (address, address)
     path = f"/v1/projects/{project}/secrets/prefect-api-key/versions/1:access"
     read = f"urllib.request.urlopen(os.environ['SECRET_MANAGER_EMULATOR_HOST'] + '{path}').read()"
     show = f'python3 -c "import os, urllib.request; print({read})"'

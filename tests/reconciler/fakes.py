@@ -123,6 +123,7 @@ class FakeFlowRuns:
         self.calls: Counter[str] = Counter()
         self.logs: dict[str, list[str]] = defaultdict(list)
         self.events: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        self.told_at: dict[tuple[str, str, str], datetime | None] = {}
         self.signs: dict[str, datetime] = {}
         self.tables: dict[str, list[list[dict[str, str]]]] = defaultdict(list)
         self.misdeeds: list[str] = []
@@ -264,9 +265,18 @@ class FakeFlowRuns:
         """See `FlowRuns.log`."""
         self.logs[run.id].append(message)
 
-    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
+    def emit(
+        self,
+        run: RunView,
+        event: str,
+        key: str,
+        payload: Mapping[str, str],
+        *,
+        at: datetime | None = None,
+    ) -> None:
         """See `FlowRuns.emit`."""
         self.events[run.id, event, key] = payload
+        self.told_at[run.id, event, key] = at
 
     # --- inside --------------------------------------------------------------------------------
 

@@ -173,6 +173,7 @@ EFFECTS: dict[str, Any] = {
     "start_grace_seconds": 10,
     "stall_timeout_seconds": 600,
     "cancel_grace_seconds": 10,
+    "stream_output": False,
     "job_watch_poll_interval": 2,
     "restart_job_on_worker_restart": True,
     "max_wait_duration": "1800s",

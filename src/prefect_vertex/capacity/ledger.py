@@ -35,6 +35,20 @@ def names_of(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     )
 
 
+def format_names(names: Sequence[str]) -> str:
+    """Write candidates' names, as they travel with their run in a label."""
+    return json.dumps(list(names), separators=(",", ":"), ensure_ascii=False)
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Read candidates' names; what cannot be read is none."""
+    try:
+        found = json.loads(text) if text else []
+    except ValueError:
+        found = []
+    return tuple(str(each) for each in found) if isinstance(found, list) else ()
+
+
 def digest_of(candidates: Sequence[Candidate]) -> str:
     """What tells one list of candidates from another."""
     text = json.dumps([[each.project, *_traits(each)] for each in candidates])
@@ -44,7 +58,7 @@ def digest_of(candidates: Sequence[Candidate]) -> str:
 def waiting_message(trail: Trail, following: Next, names: Sequence[str], *, waits: bool) -> str:
     """What AwaitingCapacity says: what was tried, and when the next try is."""
     answers = list(trail.last_answers.values())
-    told = [f"{_name(each, names)} ({each.reason.value})" for each in answers[-MAX_NAMED:]]
+    told = [f"{name_of(each, names)} ({each.reason.value})" for each in answers[-MAX_NAMED:]]
     more = "" if len(answers) <= MAX_NAMED else f"{len(answers) - MAX_NAMED} others and "
     when = f"at {following.at:%H:%M:%S} UTC" if waits else "now"
     return f"Tried {more}{', '.join(told)}. Next: {names[following.candidate]}, {when}."
@@ -67,7 +81,7 @@ def table(trail: Trail, names: Sequence[str]) -> list[Mapping[str, str]]:
     return [
         {
             "attempt": str(each.attempt or "none"),
-            "candidate": _name(each, names),
+            "candidate": name_of(each, names),
             "reason": each.reason.value,
             "message": each.message,
             "seconds": f"{each.seconds:.0f}",
@@ -83,7 +97,8 @@ def _answer(tried: Try) -> str:
     return f"{tried.reason.value}. {words}".rstrip()
 
 
-def _name(tried: Try, names: Sequence[str]) -> str:
+def name_of(tried: Try, names: Sequence[str]) -> str:
+    """How a try's candidate is named; by its place where no name is known."""
     if tried.candidate < len(names):
         return names[tried.candidate]
     return f"candidate {tried.candidate + 1}"

@@ -135,6 +135,7 @@ async def _serve(
             exports = {
                 "VERTEX_AI_EMULATOR_HOST": emulator.address,
                 "STORAGE_EMULATOR_HOST": storage.address,
+                "CLOUD_LOGGING_EMULATOR_HOST": emulator.address,
                 "CLOUD_QUOTAS_EMULATOR_HOST": emulator.address,
                 "GOOGLE_CLOUD_PROJECT": _project(),
             }

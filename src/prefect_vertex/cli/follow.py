@@ -44,9 +44,11 @@ class Followed:
         return f"{state.name}: {first[0]}" if first else str(state.name)
 
     def take(self, lines: list[Log]) -> None:
-        """Add log lines, and read from them how far the flow is."""
-        self.logs += lines
-        for line in lines:
+        """Add log lines that are new, and read from them how far the flow is."""
+        known = {line.id for line in self.logs}
+        fresh = [line for line in lines if line.id not in known]
+        self.logs = sorted([*self.logs, *fresh], key=lambda line: line.timestamp)
+        for line in fresh:
             if match := _PROGRESS.search(line.message):
                 self.done, self.total = int(match["done"]), int(match["total"])
                 self.unit = match["unit"]
@@ -82,11 +84,11 @@ def follow(
         while True:
             check()
             followed.run = client.read_flow_run(run_id)
-            followed.take(_new_logs(client, run_id, len(followed.logs)))
+            followed.take(_new_logs(client, run_id, followed))
             _show(console, progress, bar, followed, seen)
             if followed.run.state is not None and followed.run.state.is_final():
                 time.sleep(POLL_SECONDS)
-                followed.take(_new_logs(client, run_id, len(followed.logs)))
+                followed.take(_new_logs(client, run_id, followed))
                 return followed
             time.sleep(POLL_SECONDS)
 
@@ -108,7 +110,9 @@ def _short(text: str, width: int = 62) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _new_logs(client: SyncPrefectClient, run_id: UUID, offset: int) -> list[Log]:
+def _new_logs(client: SyncPrefectClient, run_id: UUID, followed: Followed) -> list[Log]:
+    # Replicas' lines come late, with the time when they were written: before others that are known.
+    offset = max(0, len(followed.logs) - PAGE // 2)
     return client.read_logs(
         log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id])),
         sort=LogSort.TIMESTAMP_ASC,

@@ -72,7 +72,7 @@ class LocalStack:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("PREFECT_", "GOOGLE_", "VERTEX_", "STORAGE_EMULATOR"))
+            if not name.startswith(("PREFECT_", "GOOGLE_", "VERTEX_", "STORAGE_EMULATOR", "CLOUD_"))
         }
         env = {
             **kept,
@@ -88,6 +88,7 @@ class LocalStack:
         if self.vertex_address:
             env["VERTEX_AI_EMULATOR_HOST"] = self.vertex_address
             env["STORAGE_EMULATOR_HOST"] = self.storage_url
+            env["CLOUD_LOGGING_EMULATOR_HOST"] = self.vertex_address
             env["CLOUD_QUOTAS_EMULATOR_HOST"] = self.vertex_address
             env["GOOGLE_CLOUD_PROJECT"] = PROJECT
         return env
@@ -119,8 +120,12 @@ class LocalStack:
         )
         self.ui_url, self.api_url = url, f"{url}/api"
 
-    def start_cloud(self, *, data: Path | None = None) -> None:
+    def start_cloud(self, *, data: Path | None = None, control_port: int | None = None) -> None:
         """Start the emulator and Cloud Storage, as `prefect-vertex emulator start` does.
+
+        Args:
+            data: Where they keep what they are given; None: nowhere.
+            control_port: For scripted faults and seeded jobs; None: not served.
 
         Raises:
             SetupError: The extra is missing, or one of them did not come up.
@@ -129,6 +134,8 @@ class LocalStack:
         command += ["--port", "0", "--storage-port", "0"]
         if data is not None:
             command += ["--data", str(data)]
+        if control_port is not None:
+            command += ["--control-port", str(control_port)]
         child = self._children.start("emulator", command, env=self.env)
         exported: dict[str, str] = {}
 

@@ -72,12 +72,14 @@ class Actions:
         *,
         submissions_per_minute: int | None = None,
         calls_per_minute: int | None = None,
+        log_reads_per_minute: int | None = None,
         retry_info_seconds: float | None = None,
     ) -> None:
-        """Set all three of `RateLimits`; null lifts a limit."""
+        """Set all of `RateLimits`; null lifts a limit."""
         self._emulator.rates.limits = RateLimits(
             submissions_per_minute=submissions_per_minute,
             calls_per_minute=calls_per_minute,
+            log_reads_per_minute=log_reads_per_minute,
             retry_info_seconds=retry_info_seconds,
         )
 
@@ -91,6 +93,11 @@ class Actions:
         """How far lists are behind."""
         self._emulator.lag.created_seconds = created_seconds
         self._emulator.lag.changed_seconds = changed_seconds
+
+    @validate_call
+    def set_log_delay(self, *, seconds: float = 0.0) -> None:
+        """How late the lines that follow may reach the log."""
+        self._emulator.logs.delay_seconds = seconds
 
     @validate_call
     def seed_jobs(self, seeds: Sequence[Seed]) -> Sequence[str]:

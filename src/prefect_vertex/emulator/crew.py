@@ -109,7 +109,7 @@ class Crew:
     def _replica(self, plan: ReplicaPlan) -> Replica:
         return Replica(
             plan,
-            job_id=self._job.job_id,
+            job=self._job,
             directory=self._directory / plan.name,
             surroundings=self._surroundings,
             on_end=self._note_end,

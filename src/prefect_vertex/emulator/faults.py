@@ -20,6 +20,7 @@ METHODS: Final = (
     "DeleteCustomJob",
 )
 QUOTA_METHODS: Final = ("ListQuotaInfos",)
+LOG_METHODS: Final = ("ListLogEntries",)
 # For pydantic, which reads these from JSON: a misspelt field is an error.
 _STRICT: Final[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -31,8 +32,8 @@ class CallFault:
     Exactly one of `code`, `hang` and `drop`; or only `delay_seconds`, and the usual answer follows.
 
     Attributes:
-        method: One of `METHODS` or `QUOTA_METHODS`; empty for any.
-        location: Only calls for this location; empty for any.
+        method: One of `METHODS`, `QUOTA_METHODS` or `LOG_METHODS`; empty for any.
+        location: Only calls for this location; empty for any. Log entries are read in `global`.
         when: Before the call has had its effect, or after: a lost request or a lost answer.
         code: Answer with this gRPC status, such as UNAVAILABLE.
         message: The status's message.
@@ -66,7 +67,7 @@ class CallFault:
 
     def __post_init__(self) -> None:
         _check_times(self.times)
-        known = (*METHODS, *QUOTA_METHODS)
+        known = (*METHODS, *QUOTA_METHODS, *LOG_METHODS)
         if self.method and self.method not in known:
             raise ValueError(f"method {self.method!r} is none of {', '.join(known)}")
         if self.code and (self.code == "OK" or self.code not in grpc.StatusCode.__members__):

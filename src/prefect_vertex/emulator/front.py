@@ -19,6 +19,7 @@ from prefect_vertex.emulator.rates import Rates
 from prefect_vertex.emulator.script import Faults
 
 _PLACE: Final = re.compile(r"projects/([^/]+)/locations/([^/]+)")
+_PROJECT: Final = re.compile(r"projects/([^/]+)$")
 
 Effect = Callable[[Any], Any]
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -111,7 +112,11 @@ class Front:
 
     def _place(self, request: Any) -> Place | None:
         match = _PLACE.match(getattr(request, "parent", "") or getattr(request, "name", ""))
-        return Place(project_number(match[1], self._numbers), match[2]) if match else None
+        if match:
+            return Place(project_number(match[1], self._numbers), match[2])
+        # Log entries are a project's, whatever the location.
+        match = _PROJECT.match(next(iter(getattr(request, "resource_names", ())), ""))
+        return Place(project_number(match[1], self._numbers), "global") if match else None
 
 
 def _raised(response: Any) -> Any:

@@ -89,6 +89,10 @@ class Life:
             self._surroundings.bell.ignore(self)
         await self._wind_down(verdict)
         self._surroundings.quotas.release(self._record.name)
+        if verdict.state == JobState.JOB_STATE_FAILED:
+            self._surroundings.logs.add_message(
+                self._record.name, verdict.message, state=verdict.state, severity="ERROR"
+            )
         self._enter(verdict.state)
         if verdict is not SUCCEEDED:
             await self._rest(self._mishaps.error_delay(self._timings.error_delay_seconds))

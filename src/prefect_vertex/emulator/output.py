@@ -73,7 +73,8 @@ class Follower:
 
     def new_lines(self, *, ended: bool) -> list[str]:
         """The lines since the last call; with `ended` also a last one without a newline."""
-        if not self._path.exists():
+        # Most often there is nothing new, and asking for the size is all that it costs.
+        if not self._path.exists() or not (ended or self._path.stat().st_size > self._offset):
             return []
         with self._path.open("rb") as file:
             file.seek(self._offset)

@@ -27,6 +27,8 @@ class Timings:
         cancelling_seconds: CANCELLING is visible at least this long.
         error_delay_seconds: From the end of a job to the moment its `error` is set; infinite for
             never.
+        log_delay_seconds: From a line to the moment when it can be read in the log, at the longest;
+            each line draws its own.
         termination_grace_seconds: From SIGTERM to SIGKILL.
         shutdown_grace_seconds: The same when the emulator itself is stopped; never longer than
             `termination_grace_seconds`.
@@ -41,6 +43,7 @@ class Timings:
     starting_seconds: float = 0.1
     cancelling_seconds: float = 0.2
     error_delay_seconds: float = 0.2
+    log_delay_seconds: float = 0.2
     termination_grace_seconds: float = 5.0
     shutdown_grace_seconds: float = 2.0
     spread: float = 0.0
@@ -71,6 +74,7 @@ LIFELIKE: Final = Timings(
     starting_seconds=10,
     cancelling_seconds=30,
     error_delay_seconds=60,
+    log_delay_seconds=30,
     termination_grace_seconds=30,
     spread=0.15,
 )

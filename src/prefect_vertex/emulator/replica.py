@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from prefect_vertex.emulator import supervisor
 from prefect_vertex.emulator.environment import ReplicaPlan
+from prefect_vertex.emulator.names import JobName
 from prefect_vertex.emulator.output import (
     Follower,
     read_output,
@@ -53,7 +54,7 @@ class Replica:
         self,
         plan: ReplicaPlan,
         *,
-        job_id: str,
+        job: JobName,
         directory: Path,
         surroundings: Surroundings,
         on_end: Callable[[Replica], None],
@@ -65,11 +66,12 @@ class Replica:
         self.up_since: float | None = None
         self.started_at: datetime | None = None
         self.ended_at: datetime | None = None
-        self._source = f"{job_id[-6:]} {plan.name}"
+        self._job = job
+        self._source = f"{job.job_id[-6:]} {plan.name}"
         self._surroundings = surroundings
         self._on_end = on_end
         # The closing slash keeps workerpool1-1 apart from workerpool1-10.
-        self._marker = f"{surroundings.marker}{job_id}/{plan.name}/"
+        self._marker = f"{surroundings.marker}{job.job_id}/{plan.name}/"
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._kill_wanted = False
@@ -94,8 +96,7 @@ class Replica:
         self.up_since = asyncio.get_running_loop().time()
         self.started_at = datetime.now(UTC)
         self._tasks.append(asyncio.create_task(self._watch(self._process, reports)))
-        if self._surroundings.echo:
-            self._tasks.append(asyncio.create_task(self._follow()))
+        self._tasks.append(asyncio.create_task(self._follow()))
         if self._kill_wanted:
             self._order(b"K")
 
@@ -204,16 +205,21 @@ class Replica:
         self._on_end(self)
 
     async def _follow(self) -> None:
+        """Bring what it writes to the log, and to the console where there is one."""
         echo = self._surroundings.echo
         followers = [
             Follower(path(self.directory), self._written.get(path(self.directory), 0))
             for path in (stdout_path, stderr_path)
         ]
-        while echo:
+        while True:
             ended = self.ended.done()
-            for follower in followers:
+            for is_error, follower in enumerate(followers):
                 for line in follower.new_lines(ended=ended):
-                    echo(self._source, line)
+                    self._surroundings.logs.add_line(
+                        self._job, self.name, line, is_error=bool(is_error)
+                    )
+                    if echo:
+                        echo(self._source, line)
             if ended:
                 return
             await asyncio.wait([self.ended], timeout=_FOLLOW_SECONDS)

@@ -22,6 +22,8 @@ from prefect_vertex.emulator.call_log import CallLog
 from prefect_vertex.emulator.chance import Chance
 from prefect_vertex.emulator.front import Front
 from prefect_vertex.emulator.job import EmulatedJob
+from prefect_vertex.emulator.log_book import LogBook
+from prefect_vertex.emulator.log_service import LogService
 from prefect_vertex.emulator.names import parse_job_name, parse_parent
 from prefect_vertex.emulator.profiles import FAST, Behaviour, Timings
 from prefect_vertex.emulator.quota_service import QuotaService
@@ -57,8 +59,8 @@ class Emulator:
         rates: How many calls a minute are let through; by default all.
         seed: Where ids, host names and durations are drawn from; None for other ones each time.
         replica_env: What the platform puts into every replica's environment beside its own
-            variables, such as STORAGE_EMULATOR_HOST.  VERTEX_AI_EMULATOR_HOST,
-            CLOUD_QUOTAS_EMULATOR_HOST and SECRET_MANAGER_EMULATOR_HOST are there anyway.
+            variables, such as STORAGE_EMULATOR_HOST.  The addresses of what the emulator itself
+            serves are there anyway.
         data: Where jobs keep their files, left in place at the end; None for a temporary directory.
         echo: Called with (source, line) for each output line and state change.
 
@@ -67,6 +69,7 @@ class Emulator:
         rates: The meters of calls a minute; its `limits` may be set at any time.
         quotas: What jobs may hold at once; its limits may be set at any time.
         lag: How far lists are behind; may be changed at any time.
+        logs: What Cloud Logging knows of the jobs; its `delay_seconds` may be changed at any time.
         calls: Every call that came.
         secrets: What replicas can read from Secret Manager.
         chance: Where everything random comes from; its `seed` repeats it.
@@ -99,6 +102,7 @@ class Emulator:
         self.lag = Lag()
         self.calls = CallLog()
         self.chance = Chance(seed)
+        self.logs = LogBook(timings.log_delay_seconds, self.chance.seed)
         self._store = JobStore()
         self._front = Front(self.calls, self.rates, self.faults, self._behaviour.project_numbers)
         self.secrets = Secrets(self._behaviour.project_numbers)
@@ -179,8 +183,10 @@ class Emulator:
             faults=self.faults,
             quotas=self.quotas,
             lag=self.lag,
+            logs=self.logs,
             variables={
                 "VERTEX_AI_EMULATOR_HOST": self.address,
+                "CLOUD_LOGGING_EMULATOR_HOST": self.address,
                 "CLOUD_QUOTAS_EMULATOR_HOST": self.address,
                 "SECRET_MANAGER_EMULATOR_HOST": self._secret_server.address,
                 **self._replica_env,
@@ -194,6 +200,7 @@ class Emulator:
         self._server.add_generic_rpc_handlers(
             (
                 QuotaService(self.quotas, self._front),
+                LogService(self.logs, self._front, self._behaviour.project_numbers),
                 # Last: it has an answer to everything.
                 JobService(self._store, surroundings, self._front),
             )

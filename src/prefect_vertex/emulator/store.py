@@ -14,7 +14,7 @@ from google.cloud.aiplatform_v1.types import JobState
 
 from prefect_vertex.emulator import wordings
 from prefect_vertex.emulator.api_error import ApiError
-from prefect_vertex.emulator.filters import Filter
+from prefect_vertex.emulator.grammar import Filter
 from prefect_vertex.emulator.job import EmulatedJob
 from prefect_vertex.emulator.names import JobName, Place
 from prefect_vertex.emulator.record import TERMINAL

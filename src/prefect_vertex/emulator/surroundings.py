@@ -12,6 +12,7 @@ from typing import Final
 
 from prefect_vertex.emulator.bell import Bell
 from prefect_vertex.emulator.chance import Chance
+from prefect_vertex.emulator.log_book import LogBook
 from prefect_vertex.emulator.profiles import Behaviour, Timings
 from prefect_vertex.emulator.quotas import Quotas
 from prefect_vertex.emulator.record import JobRecord, Lag
@@ -35,6 +36,7 @@ class Surroundings:
         faults: The script.
         quotas: What jobs hold.
         lag: How far lists are behind.
+        logs: What Cloud Logging knows of the jobs.
         variables: Environment variables that every replica gets from the platform.
         scratch: Where jobs keep their directories.
         marker: What every process of this emulator's replicas carries in its environment.
@@ -49,6 +51,7 @@ class Surroundings:
     faults: Faults
     quotas: Quotas
     lag: Lag
+    logs: LogBook
     variables: Mapping[str, str]
     scratch: Path
     marker: str
@@ -56,7 +59,8 @@ class Surroundings:
     echo: Echo | None = None
 
     def show_state(self, record: JobRecord) -> None:
-        """Tell the console in which state a job is."""
+        """Tell the log and the console in which state a job is."""
+        self.logs.add_state(record.name, record.state)
         if self.echo:
             row = record.row
             self.echo(record.name.job_id[-6:], f"{row.state} {row.display_name}")

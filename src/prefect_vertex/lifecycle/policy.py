@@ -24,6 +24,8 @@ class RunPolicy:
             cancelled; also how long a live job whose run has ended is left alone.
         max_restarts: New attempts after a preemption or a reschedule; 0: none.
         timeout_seconds: The job's own maximum run time; tells an end by time from a cancellation.
+        stream_output: The replicas' lines are brought into the run's log while it waits, and at its
+            crash.
         spot: The job runs on Spot machines, so a stockout after its start is a preemption.
         error_settle_seconds: How long a terminal job's error may be late (Google: "about one minute
             after a job ends").
@@ -43,6 +45,7 @@ class RunPolicy:
     max_restarts: int = 6
     timeout_seconds: float | None = None
     poll_interval_seconds: float | None = None
+    stream_output: bool = True
     spot: bool = False
     error_settle_seconds: float = 120.0
     error_look_seconds: float = 15.0

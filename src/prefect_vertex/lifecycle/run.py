@@ -52,6 +52,10 @@ CANDIDATE_LABEL = "prefect-vertex.candidate"
 """`<attempt>:<index>:<replicas>`: the announced attempt's candidate, and its job's replicas."""
 WALK_LABEL = "prefect-vertex.walk"
 """What was tried before that attempt; see `capacity.trail`."""
+NAMES_LABEL = "prefect-vertex.candidates"
+"""How messages name the candidates, in order, as JSON."""
+DRAWN_LABEL = "prefect-vertex.drawn"
+"""The id of the final state up to which the run's artifacts tell everything."""
 
 WORKER_LABEL = "prefect.worker.name"
 """Prefect's own label, written by the base class after Pending."""
@@ -96,6 +100,8 @@ class RunView:
     lease_id: str = ""
     identifier: str = ""
     deployment_id: str = ""
+    flow_id: str = ""
+    tags: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property

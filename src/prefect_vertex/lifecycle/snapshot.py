@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from prefect_vertex.lifecycle.states import JobPhase
@@ -19,6 +19,25 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMachines:
+    """What one worker pool of a job asks for.
+
+    Attributes:
+        pool: Its position in the job.
+        replicas: Machines of this kind.
+        machine_type: Empty where the job names none.
+        accelerator_type: Empty for none.
+        accelerator_count: On each machine.
+    """
+
+    pool: int
+    replicas: int
+    machine_type: str = ""
+    accelerator_type: str = ""
+    accelerator_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSnapshot:
     """One observation of one CustomJob.
 
@@ -30,6 +49,9 @@ class JobSnapshot:
         described: Whether it comes from a describe. A list row is a hint: it may be stale and,
             under a read mask, incomplete; nothing irreversible is done on its word.
         web_access_uris: By replica, without scheme; only with `enable_web_access`.
+        machines: What it asks for; empty in a list row, whose read mask leaves it out.
+        strategy: Vertex AI's word for how machines are found, such as SPOT; as `machines`.
+        timeout_seconds: Its maximum run time, None without one; as `machines`.
     """
 
     resource_name: ResourceName
@@ -44,6 +66,20 @@ class JobSnapshot:
     error: JobError | None = None
     described: bool = False
     web_access_uris: Mapping[str, str] = field(default_factory=dict)
+    machines: tuple[PoolMachines, ...] = ()
+    strategy: str = ""
+    timeout_seconds: float | None = None
+
+    def with_shape_of(self, before: JobSnapshot | None) -> JobSnapshot:
+        """With what an earlier look at the same job showed of its machines, which never change."""
+        if self.machines or before is None or not before.machines:
+            return self
+        return replace(
+            self,
+            machines=before.machines,
+            strategy=before.strategy,
+            timeout_seconds=before.timeout_seconds,
+        )
 
     @property
     def is_terminal(self) -> bool:

@@ -125,22 +125,6 @@ def parse_resource_name(text: str) -> ResourceName:
     return ResourceName(match["project"], match["location"], match["job_id"])
 
 
-def console_url(name: ResourceName, project: str) -> str:
-    """Where a person can look at the job (URL form of the google-cloud-aiplatform SDK 2.7.0)."""
-    return (
-        "https://console.cloud.google.com/agent-platform/locations/"
-        f"{name.location}/training/{name.job_id}?project={project}"
-    )
-
-
-def logs_url(name: ResourceName, project: str) -> str:
-    """Where a person can read the job's log lines (form seen in public reports, 2026-11)."""
-    return (
-        "https://console.cloud.google.com/logs/query;query="
-        f"resource.labels.job_id%3D%22{name.job_id}%22?project={project}"
-    )
-
-
 def display_name(name: str, flow_run_id: str, attempt: int) -> str:
     """`<name>-<flow run id, 8 hex>-a<attempt>`, at most 128 characters; same inputs, same name.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from prefect_vertex.chronicle.events import CRASHED_EVENT, crash_event
 from prefect_vertex.errors import JobNotFoundError
 from prefect_vertex.lifecycle.decisions import (
     CancelJob,
@@ -185,6 +186,8 @@ class Actor:
             self._soon(care)
             return False
         self._world.runs.log(view, logging.ERROR, decision.message)
+        payload = crash_event(decision.outcome, care.newest, decision.message)
+        self._world.runs.emit(view, CRASHED_EVENT, view.state_id, payload)
         care.end(decision.outcome, crashed=True)
         return care.has_live_job
 

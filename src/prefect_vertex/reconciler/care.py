@@ -237,12 +237,14 @@ class Care:
             return False
         if before is not None and before.is_terminal and before.described and not job.described:
             return False
-        self.jobs[key] = job
+        self.jobs[key] = job.with_shape_of(before)
         self.targets[key] = target
         self.absences.pop(key, None)
         if job.is_terminal:
             self.ended.setdefault(key, job.observed_at)
-        return before is None or before.phase is not job.phase or before.error != job.error
+        if before is None or before.phase is not job.phase or before.error != job.error:
+            return True
+        return before.web_access_uris != job.web_access_uris
 
     def miss(self, name: ResourceName, now: datetime) -> None:
         """Remember that a job was not found."""

@@ -17,9 +17,11 @@ from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import crash_for
 from prefect_vertex.reconciler.care import Assignment, Care
+from prefect_vertex.reconciler.chronicler import Chronicler
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.steps import Attendant
+from prefect_vertex.reconciler.streams import Streams
 from prefect_vertex.reconciler.tickets import Ticket
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -49,6 +51,8 @@ class Reconciler:
         self._observer = Observer(world, self.book)
         self._upkeep = Upkeep(world, self.book)
         self._attendant = Attendant(world, self._upkeep)
+        self.streams = _streams_of(world, self._upkeep)
+        self.chronicler = _chronicler_of(world, self._upkeep)
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
         self._nudged = anyio.Event()
@@ -64,6 +68,10 @@ class Reconciler:
     async def __aenter__(self) -> Self:
         """Open the task group that steps run in."""
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        if self.streams is not None:
+            self._tasks.start_soon(self.streams.run_forever)
+        if self.chronicler is not None:
+            self._tasks.start_soon(self.chronicler.run_forever)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -72,6 +80,8 @@ class Reconciler:
             self._tasks.cancel_scope.cancel()
         await self._stack.aclose()
         self._tasks = None
+        if self.chronicler is not None:
+            await self.chronicler.finish()
 
     # --- what the worker asks ---------------------------------------------------------------------
 
@@ -178,6 +188,8 @@ class Reconciler:
         ended = await self.world.runs.ended_since(since)
         views |= {view.id: view for view in ended}
         self._learn_places(ended)
+        if self.chronicler is not None:
+            self.chronicler.look(ended)
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
         self._ended_since = begun
         self._wanted |= self._due()
@@ -190,6 +202,8 @@ class Reconciler:
             self._start(self._care(run_id), views.get(run_id))
         self._wanted = set()
         await self._upkeep.renew_leases()
+        if self.streams is not None:
+            self.streams.look(self.book, views)
         self._forget()
         self.last_tick_at = self.world.clock.now()
 
@@ -292,6 +306,8 @@ class Reconciler:
     async def _attend(self, care: Care, view: RunView | None) -> None:
         try:
             await self._attendant.attend(care, view)
+            if self.chronicler is not None:
+                self.chronicler.note(care)
         except PrefectUnavailableError as error:
             self._say_prefect(str(error))
         finally:
@@ -305,3 +321,15 @@ class Reconciler:
         if not trouble and self._prefect_trouble:
             logger.info("The Prefect API answers again.")
         self._prefect_trouble = trouble
+
+
+def _streams_of(world: World, upkeep: Upkeep) -> Streams | None:
+    if world.log_source is None or world.journal is None:
+        return None
+    return Streams(world, world.log_source, world.journal, is_gone=upkeep.is_process_gone)
+
+
+def _chronicler_of(world: World, upkeep: Upkeep) -> Chronicler | None:
+    if world.pages is None:
+        return None
+    return Chronicler(world, world.pages, world.prices, is_gone=upkeep.is_process_gone)

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from prefect_vertex.chronicle.prices import PriceList
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.clock import Clock, SystemClock
+from prefect_vertex.runs.journal import Journal
+from prefect_vertex.runs.pages import Pages
 from prefect_vertex.runs.port import FlowRuns
 from prefect_vertex.vertex.gateway import JobGateway
+from prefect_vertex.vertex.logs import LogSource
 
 
 class Gateways(Protocol):
@@ -57,6 +61,7 @@ class Figures:
 
     tick_seconds: float = 5.0
     reads_per_minute: float = 300.0
+    log_poll_seconds: float = 15.0
     sweep_seconds: float = 60.0
     lease_seconds: float = 300.0
     requeue_grace_seconds: float = 30.0
@@ -72,6 +77,11 @@ class World:
         worker_name: As Prefect knows this worker.
         instance: This process, told apart from an earlier one of the same name.
         home: Where the pool's jobs are looked for besides the places that runs name.
+        log_source: Where jobs' log entries are read; None: nowhere.
+        journal: The runs' logs, to write their lines into; None where none are read.
+        pages: Where the runs' artifacts go; None: there are none.
+        prices: For estimates of what a run's machines cost; None: there are none.
+        has_console: Whether a person finds the jobs in Google Cloud's console.
     """
 
     runs: FlowRuns
@@ -80,6 +90,11 @@ class World:
     worker_name: str
     instance: str
     home: Callable[[], frozenset[Target]] = frozenset
+    log_source: LogSource | None = None
+    journal: Journal | None = None
+    pages: Pages | None = None
+    prices: PriceList | None = None
+    has_console: bool = True
     slots: Slots = field(default_factory=NoSlots)
     clock: Clock = field(default_factory=SystemClock)
     figures: Figures = field(default_factory=Figures)

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from datetime import timedelta
 
+from prefect_vertex.chronicle.events import entered_at, phase_event
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
@@ -23,6 +24,7 @@ from prefect_vertex.lifecycle.run import (
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.stall import is_watched, stall_due
 from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.links import shell_links
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
@@ -270,24 +272,27 @@ class Attendant:
     async def _show_phases(self, care: Care, view: RunView) -> None:
         """One event and one line for each phase that a job enters."""
         for job in care.jobs.values():
+            self._show_shells(care, view, job)
             key = (*job.resource_name.key, job.phase.value)
             if key in care.shown:
                 continue
             care.shown.add(key)
-            payload = {
-                "resource_name": str(job.resource_name),
-                "display_name": job.display_name,
-                "location": job.resource_name.location,
-                "state": job.state,
-                "attempt": str(job.attempt),
-            }
+            payload = phase_event(job, care.policy)
             name = f"prefect-vertex.job.{job.phase.value}"
-            self.world.runs.emit(view, name, "/".join(key), payload)
+            self.world.runs.emit(view, name, "/".join(key), payload, at=entered_at(job))
             if care.tickets or care.adopted:
                 text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)
             if job.phase is JobPhase.RUNNING:
                 await self._actor.walker.found(care, view, job)
+
+    def _show_shells(self, care: Care, view: RunView, job: JobSnapshot) -> None:
+        """One line for each interactive shell, once Vertex AI has opened it."""
+        for replica, url in shell_links(job.web_access_uris).items():
+            key = (*job.resource_name.key, f"shell of {replica}")
+            if key not in care.shown and (care.tickets or care.adopted) and not job.is_terminal:
+                care.shown.add(key)
+                self.world.runs.log(view, logging.INFO, f"Web shell of {replica}: {url}")
 
 
 def _start_claim(attempt: int, rank: int = 0) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 
+from prefect_vertex.capacity.ledger import format_names
 from prefect_vertex.capacity.refusals import Refusal, Scope, When, classify
 from prefect_vertex.capacity.trail import format_trail
 from prefect_vertex.errors import PlanError, RateLimitedError, ServiceError
@@ -18,6 +19,7 @@ from prefect_vertex.lifecycle.run import (
     CANDIDATE_LABEL,
     INSTANCE_LABEL,
     LOCATION_LABEL,
+    NAMES_LABEL,
     POLICY_LABEL,
     PROJECT_LABEL,
     SETTLED_LABEL,
@@ -38,7 +40,7 @@ from prefect_vertex.lifecycle.submission import (
     aftermath_of,
     next_step,
 )
-from prefect_vertex.planning.naming import console_url, logs_url
+from prefect_vertex.planning.links import job_links
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import Answer, crash_for, refusal_of_create
@@ -194,6 +196,7 @@ class Submitter:
                 POLICY_LABEL: format_policy(care.policy),
                 CANDIDATE_LABEL: f"{attempt}:{index}:{replicas}",
                 WALK_LABEL: text,
+                NAMES_LABEL: format_names(care.assignment.names),
             },
         )
         care.trail, care.trail_text = trail, text
@@ -288,8 +291,10 @@ class Submitter:
         care.start(job.resource_name)
         name = job.resource_name
         self._log(view, f"Created CustomJob {name} ({job.display_name}).")
-        self._log(view, f"Console: {console_url(name, target.project)}")
-        self._log(view, f"Logs: {logs_url(name, target.project)}")
+        if self._world.has_console:
+            links = job_links(name, target.project)
+            self._log(view, f"Console: {links.console}")
+            self._log(view, f"Logs: {links.logs}")
         await self._world.runs.name_infrastructure(care.run_id, str(name))
 
     def _fail(self, care: Care, message: str) -> bool:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from prefect_vertex.capacity.ledger import exhausted_message, table, waiting_message
+from prefect_vertex.capacity.ledger import exhausted_message, parse_names, table, waiting_message
 from prefect_vertex.capacity.refusals import (
     RefusalReason,
     Scope,
@@ -26,6 +26,7 @@ from prefect_vertex.lifecycle.history import REQUEUED
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.run import (
     AWAITING_STATE,
+    NAMES_LABEL,
     SETTLED_LABEL,
     SUBMITTING_STATE,
     WALK_LABEL,
@@ -162,7 +163,8 @@ class Walker:
             "message": str(job.resource_name),
             "seconds": f"{(started - job.create_time).total_seconds():.0f}",
         }
-        self._emit_end(view, "found", care.trail, care.assignment.names, message)
+        payload = {"message": message, "attempt": str(job.attempt)}
+        self._emit_end(view, "found", care.trail, care.assignment.names, payload)
         await self._publish(care, view, care.trail, message, row)
 
     async def _give_up(self, care: Care, view: RunView, trail: Trail, end: Exhausted) -> Crash:
@@ -178,7 +180,8 @@ class Walker:
             phase=job.phase if job is not None else None,
             diagnosis=Diagnosis(reason=reason, summary=message),
         )
-        self._emit_end(view, "exhausted", trail, names, message)
+        payload = {"message": message, "reason": reason.value}
+        self._emit_end(view, "exhausted", trail, names, payload)
         await self._publish(care, view, trail, message.partition("\n")[0])
         return Crash(outcome, message)
 
@@ -227,11 +230,16 @@ class Walker:
         self._world.runs.emit(view, name, _key_of(trail), payload)
 
     def _emit_end(
-        self, view: RunView, what: str, trail: Trail, names: Sequence[str], message: str
+        self,
+        view: RunView,
+        what: str,
+        trail: Trail,
+        names: Sequence[str],
+        payload: Mapping[str, str],
     ) -> None:
-        payload = {"message": message, "ledger": json.dumps(table(trail, names))}
         name = f"prefect-vertex.capacity.{what}"
-        self._world.runs.emit(view, name, _key_of(trail), payload)
+        ledger = json.dumps(table(trail, names))
+        self._world.runs.emit(view, name, _key_of(trail), {**payload, "ledger": ledger})
 
     async def _publish(
         self,
@@ -242,7 +250,8 @@ class Walker:
         *more: Mapping[str, str],
     ) -> None:
         """Write the ledger; a run is not held up for want of it."""
-        names = care.assignment.names if care.assignment is not None else ()
+        told = parse_names(view.labels.get(NAMES_LABEL, ""))
+        names = care.assignment.names if care.assignment is not None else told
         rows = [*table(trail, names), *more]
         try:
             await self._world.runs.publish(view, f"vertex-capacity-{view.id}", rows, description)

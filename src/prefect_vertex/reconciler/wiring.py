@@ -19,8 +19,12 @@ from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.ports import Figures, World
+from prefect_vertex.reconciler.prices import read_prices
 from prefect_vertex.reconciler.quotas import within_quotas
+from prefect_vertex.runs.journal import PrefectJournal
+from prefect_vertex.runs.pages import PrefectPages
 from prefect_vertex.runs.prefect import PrefectFlowRuns
+from prefect_vertex.runs.telling import Teller
 from prefect_vertex.settings import VertexSettings
 from prefect_vertex.template import VertexJobConfiguration
 from prefect_vertex.template.secrets import about_plain_keys
@@ -98,16 +102,27 @@ class Surroundings:
                 self._client,
                 self._worker.work_pool.name,
                 lease_seconds=settings.lease_seconds,
+                teller=Teller(
+                    pool_name=self._worker.work_pool.name,
+                    pool_id=self._worker.work_pool_id,
+                    worker_name=self._worker.name,
+                ),
             ),
             gateways=self.gateways,
             pool_id=self._worker.work_pool_id,
             worker_name=self._worker.name,
             instance=self._instance,
             home=lambda: self._home,
+            log_source=self.gateways.logs,
+            journal=PrefectJournal(self._client),
+            pages=PrefectPages(self._client),
+            prices=read_prices(settings.prices),
+            has_console=not self.gateways.is_emulated,
             slots=_WorkerSlots(self._worker),
             figures=Figures(
                 tick_seconds=settings.tick_seconds,
                 reads_per_minute=settings.reads_per_minute,
+                log_poll_seconds=settings.log_poll_seconds,
                 sweep_seconds=settings.sweep_seconds,
                 lease_seconds=settings.lease_seconds,
                 requeue_grace_seconds=settings.requeue_grace_seconds,

@@ -128,6 +128,17 @@ class FlowRuns(Protocol):
         """Write a line to the run's log."""
         ...
 
-    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
-        """Emit an event about the run's job; the same run, event and key are one event."""
+    def emit(
+        self,
+        run: RunView,
+        event: str,
+        key: str,
+        payload: Mapping[str, str],
+        *,
+        at: datetime | None = None,
+    ) -> None:
+        """Emit an event about the run's job; the same run, event and key are one event.
+
+        Its time is `at`, or now.
+        """
         ...

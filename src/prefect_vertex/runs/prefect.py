@@ -33,7 +33,7 @@ from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
-from prefect_vertex.runs.telling import emit_job_event, write_line
+from prefect_vertex.runs.telling import Teller, emit_job_event, write_line
 from prefect_vertex.runs.translate import (
     as_aware,
     as_restored,
@@ -58,6 +58,7 @@ class PrefectFlowRuns:
         client: Its own, entered; outlives the worker's.
         work_pool_name: Whose runs.
         lease_seconds: For how long a concurrency lease is renewed.
+        teller: Who events say that they come from.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class PrefectFlowRuns:
         work_pool_name: str,
         *,
         lease_seconds: float = 300.0,
+        teller: Teller | None = None,
     ) -> None:
         self._client = client
         self._pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[work_pool_name]))
         self._pool_name = work_pool_name
         self._lease_seconds = lease_seconds
+        self._teller = teller or Teller(pool_name=work_pool_name)
         self._sent_once = SentOnce()
 
     async def read(self, run_id: str) -> RunView | None:
@@ -261,9 +264,17 @@ class PrefectFlowRuns:
         """Write a line to the run's log."""
         write_line(run, self._pool_name, level, message)
 
-    def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
+    def emit(
+        self,
+        run: RunView,
+        event: str,
+        key: str,
+        payload: Mapping[str, str],
+        *,
+        at: datetime | None = None,
+    ) -> None:
         """Emit an event about the run's job; the same run, event and key are one event."""
-        emit_job_event(run, event, key, payload)
+        emit_job_event(run, event, key, payload, teller=self._teller, at=at)
 
     async def _in_states(
         self,

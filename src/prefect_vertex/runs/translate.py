@@ -38,6 +38,8 @@ def to_view(run: FlowRun, *, observed_at: datetime, previous: RunState | None = 
         lease_id=str(lease) if lease else "",
         identifier=run.infrastructure_pid or "",
         deployment_id=str(run.deployment_id) if run.deployment_id else "",
+        flow_id=str(run.flow_id),
+        tags=tuple(sorted(run.tags or ())),
         labels={key: str(value) for key, value in (run.labels or {}).items()},
     )
 

@@ -129,6 +129,7 @@ def candidate_policy(configuration: VertexJobConfiguration) -> RunPolicy:
         start_grace_seconds=configuration.start_grace_seconds,
         stall_timeout_seconds=configuration.stall_timeout_seconds,
         cancel_grace_seconds=configuration.cancel_grace_seconds,
+        stream_output=configuration.stream_output,
         timeout_seconds=timeout,
         poll_interval_seconds=configuration.job_watch_poll_interval,
         spot=strategy == "SPOT",

@@ -75,6 +75,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     start_grace_seconds: _Grace = 900.0
     stall_timeout_seconds: _Seconds | None = None
     cancel_grace_seconds: _Grace = 60.0
+    stream_output: bool = True
     job_watch_poll_interval: _Seconds | None = None
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())

@@ -247,6 +247,15 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
             "also how long a job outlives a flow run that has ended."
         ),
     )
+    stream_output: bool = Field(
+        default=True,
+        title="Stream Output",
+        description=(
+            "Whether the replicas' log lines and Vertex AI's own messages are brought from Cloud "
+            "Logging into the flow run's log until the flow has started, and again when the run "
+            "crashes. Needs roles/logging.viewer; without it nothing but the lines is missing."
+        ),
+    )
     job_watch_poll_interval: float | None = Field(
         default=None,
         gt=0,

@@ -240,6 +240,9 @@ class FakeJobGateway:
             create_time=self._clock.utc(),
             labels=dict(job.labels),
         )
+        from prefect_vertex.vertex.machines import with_machines
+
+        snapshot = with_machines(snapshot, job)
         self._jobs[name.key] = _Job(snapshot, request, self._clock.now())
         return self._show(self._jobs[name.key], described=True)
 
@@ -297,7 +300,11 @@ class FakeJobGateway:
         )
 
     def _show(self, job: _Job, *, described: bool) -> JobSnapshot:
-        return replace(job.snapshot, observed_at=self._clock.utc(), described=described)
+        shown = replace(job.snapshot, observed_at=self._clock.utc(), described=described)
+        if described:
+            return shown
+        # A list row comes under a read mask.
+        return replace(shown, machines=(), strategy="", timeout_seconds=None)
 
 
 def _in_pool(job: JobSnapshot, work_pool_id: str) -> bool:

@@ -21,6 +21,7 @@ from prefect_vertex.vertex.credentials import (
     key_file_stamp,
     load_credentials,
 )
+from prefect_vertex.vertex.logs import CloudLogs
 from prefect_vertex.vertex.quotas import CloudQuotas, QuotaReader
 from prefect_vertex.vertex.service import Deadlines, VertexJobGateway
 from prefect_vertex.vertex.translate import translated
@@ -87,6 +88,7 @@ class Gateways:
 
     Attributes:
         quotas: Reads the quotas of projects, with the same credentials.
+        logs: Reads jobs' log entries, with the same credentials.
 
     Raises:
         SetupError: The emulator's address is not one.
@@ -113,6 +115,7 @@ class Gateways:
         self._budgets: dict[tuple[str, str], Budgets] = {}
         self._gateways: dict[Target, VertexJobGateway] = {}
         self.quotas = QuotaReader(CloudQuotas(self.credentials, environ), self._clock)
+        self.logs = CloudLogs(self.credentials, environ)
 
     def register(self, block: CredentialValues | Mapping[str, Any] | None) -> str:
         """Make a block's credentials known, and give their `credentials_key`.
@@ -211,6 +214,12 @@ class Gateways:
     async def aclose(self) -> None:
         """Close every connection. Gateways open a new one if they are used again."""
         await self._channels.aclose()
+        await self.logs.aclose()
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether an emulator answers in Vertex AI's place."""
+        return bool(self._channels.emulator)
 
     def _known(self, key: str, attempted: str) -> _Credentials:
         try:

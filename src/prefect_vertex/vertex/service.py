@@ -40,6 +40,7 @@ READ_MASK = (
     "end_time",
     "update_time",
     "error",
+    "web_access_uris",
 )
 """What a list row needs. Without a mask a page of 100 jobs is 3 MB, with it 0.1 MB."""
 

@@ -33,6 +33,7 @@ from prefect_vertex.errors import (
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.lifecycle.states import phase_of
 from prefect_vertex.planning.naming import parse_resource_name
+from prefect_vertex.vertex.machines import with_machines
 
 ERROR_OF: dict[str, type[ServiceError]] = {
     # An error that says OK contradicts itself; it is at least not silent.
@@ -254,7 +255,7 @@ def snapshot_of(job: types.CustomJob, *, observed_at: datetime, described: bool)
             f"Vertex AI answered with a CustomJob whose name cannot be read: {message.name!r}."
         ) from illegible
     state = _state_name(message.state)
-    return JobSnapshot(
+    snapshot = JobSnapshot(
         resource_name=name,
         display_name=message.display_name,
         phase=phase_of(state),
@@ -269,3 +270,4 @@ def snapshot_of(job: types.CustomJob, *, observed_at: datetime, described: bool)
         described=described,
         web_access_uris=dict(message.web_access_uris),
     )
+    return with_machines(snapshot, job)

@@ -1,0 +1,171 @@
+"""Entries of Cloud Logging as lines of a flow run's log.
+
+Vertex AI calls everything on standard error an ERROR, and Python's logging writes there: what a
+program wrote has the level of its own prefix, else INFO.  Only the service's own messages keep
+their severity.  Form of entries: public dumps of `ml_job` entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
+"""Levels of Python's logging, which Prefect's are."""
+
+SERVICE_TASK = "service"
+"""`task_name` of what Vertex AI itself says."""
+
+LOGGER_PREFIX = "prefect.vertex."
+"""A line's logger in Prefect is this and the replica's name, such as workerpool0-0."""
+
+WORKER_LOGGER = "prefect.flow_runs.worker"
+"""Under this name workers write to a run's log."""
+
+CONTINUATION = timedelta(seconds=1)
+"""So soon after a record's first line the others of the same record follow."""
+
+_LEVELS = {
+    "TRACE": DEBUG,
+    "DEBUG": DEBUG,
+    "INFO": INFO,
+    "NOTICE": INFO,
+    "WARN": WARNING,
+    "WARNING": WARNING,
+    "ERROR": ERROR,
+    "CRITICAL": CRITICAL,
+    "FATAL": CRITICAL,
+}
+_GLOG_LEVELS = {"I": INFO, "W": WARNING, "E": ERROR, "F": CRITICAL}
+_NAMES = "|".join(_LEVELS)
+_TIME = r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*\]?"
+_PREFIXES = (
+    # ERROR:root:text, WARNING: text, [INFO] text
+    re.compile(rf"(?P<level>{_NAMES})\s*[:|]"),
+    re.compile(rf"\[(?P<level>{_NAMES})\s*\]"),
+    # 12:00:00.123 | ERROR   | text; 2026-01-01 12:00:00,123 - name - ERROR - text
+    re.compile(rf"{_TIME}[\s|\-\[(]+(?:[\w.$:]+[\s|\-\[(]+)?(?P<level>{_NAMES})\b"),
+)
+_GLOG = re.compile(r"(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d")
+# Prefect's own console form (3.9.1, logging.yml) of what its run loggers also send to the API.
+_RUN_LOGGER = re.compile(
+    rf"\d\d:\d\d:\d\d\.\d{{3}} \| (?:{_NAMES})\s* \| (?:Flow|Task) run (?:'.*?'|\".*?\")"
+    r" - (?P<message>.*)",
+    re.DOTALL,
+)
+# google.logging.type.LogSeverity: from this number on.
+_SEVERITIES = ((600, CRITICAL), (500, ERROR), (400, WARNING), (200, INFO), (100, DEBUG))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One entry, as Cloud Logging gives it.
+
+    Attributes:
+        insert_id: Tells entries of one log and timestamp apart.
+        severity: The number of Google's LogSeverity.
+        text: The message; of a structured line without one, the whole as JSON.
+        is_plain: A line as a program wrote it, whose severity only names its stream.
+    """
+
+    job_id: str
+    task_name: str
+    timestamp: datetime
+    insert_id: str
+    severity: int = 200
+    text: str = ""
+    is_plain: bool = True
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        """As Cloud Logging orders entries."""
+        return (self.timestamp, self.insert_id)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What no other entry has."""
+        return (self.job_id, self.task_name, self.insert_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a run's log in Prefect."""
+
+    logger: str
+    timestamp: datetime
+    level: int
+    text: str
+
+    @property
+    def key(self) -> tuple[str, datetime, str]:
+        """By which it is recognised in Prefect, whoever wrote it there."""
+        return (self.logger, self.timestamp, self.text)
+
+
+def line_of(entry: LogEntry) -> Line:
+    """The line that an entry becomes."""
+    level = level_of(entry.text) if entry.is_plain else _level_of_severity(entry.severity)
+    return Line(
+        logger=LOGGER_PREFIX + entry.task_name,
+        timestamp=entry.timestamp,
+        level=level,
+        # A database may refuse the character that no console shows.
+        text=entry.text.rstrip().replace("\0", ""),
+    )
+
+
+def level_of(text: str) -> int:
+    """The level that a line's own prefix names, in the usual forms; else INFO."""
+    for prefix in _PREFIXES:
+        if (match := prefix.match(text)) is not None:
+            return _LEVELS[match["level"]]
+    match = _GLOG.match(text)
+    return _GLOG_LEVELS[match["letter"]] if match is not None else INFO
+
+
+def is_from_container(logger: str) -> bool:
+    """Whether a log line in Prefect was sent by the run's own process."""
+    return logger != WORKER_LOGGER and not logger.startswith(LOGGER_PREFIX)
+
+
+def unsent(entries: Iterable[LogEntry], said: Collection[str] | None = None) -> list[LogEntry]:
+    """The entries in order, without those that the container's process sent to Prefect itself.
+
+    Args:
+        entries: Of one job.
+        said: The lines that the run's own process has sent; None: whatever has the form of
+            Prefect's run loggers is taken to be sent.
+    """
+    kept: list[LogEntry] = []
+    records: dict[str, datetime] = {}
+    for entry in sorted(entries, key=lambda entry: entry.order):
+        if not entry.text.strip():
+            continue
+        match = _RUN_LOGGER.match(entry.text) if entry.is_plain else None
+        if said is not None:
+            text = (match["message"] if match else entry.text).strip()
+            if entry.task_name == SERVICE_TASK or text not in said:
+                kept.append(entry)
+        elif match is not None:
+            records[entry.task_name] = entry.timestamp
+        elif not _continues(entry, records):
+            kept.append(entry)
+    return kept
+
+
+def _continues(entry: LogEntry, records: dict[str, datetime]) -> bool:
+    """Whether a line belongs to the record before it, such as its traceback."""
+    begun = records.get(entry.task_name)
+    if begun is None:
+        return False
+    has_own_prefix = any(prefix.match(entry.text) for prefix in _PREFIXES)
+    if has_own_prefix or not entry.is_plain or entry.timestamp - begun > CONTINUATION:
+        del records[entry.task_name]
+        return False
+    return True
+
+
+def _level_of_severity(severity: int) -> int:
+    return next((level for least, level in _SEVERITIES if severity >= least), INFO)

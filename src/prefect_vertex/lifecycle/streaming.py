@@ -1,0 +1,160 @@
+"""Which jobs' log entries a flow run's log needs now, and from which moment to which.
+
+A run that waits needs all of its job's; one that has started needs those from before its start,
+which may come late, and nothing of what follows: from then on its process speaks to Prefect itself.
+A run that crashed needs what came after the last word of that process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.spec import Target
+
+AFTER_END = timedelta(seconds=180)
+"""So long after a crash, or after the end of a waiting run's job, entries are still read."""
+
+LATE = timedelta(seconds=45)
+"""Entries arrive up to half a minute late (seen in public dumps)."""
+
+WINDOW = timedelta(seconds=60)
+"""How far before the last read the next one begins."""
+
+BEFORE_CREATE = timedelta(seconds=5)
+"""Clocks differ."""
+
+LONGEST_LIFE = timedelta(days=7)
+"""How old the entries of a crashed run's job may be, where nothing says when it was created."""
+
+
+class Need(Enum):
+    """What a run's log needs of a job's entries."""
+
+    NOTHING = "nothing"
+    ALL = "all"
+    """The run waits."""
+    BEFORE_START = "before start"
+    """The run has started, or was ended, a moment ago."""
+    AFTER_LAST_WORD = "after last word"
+    """The run has crashed."""
+
+
+def need_of(run: RunView, job: JobSnapshot | None, now: datetime) -> Need:
+    """What a run needs, as last read.
+
+    Args:
+        run: The run; its policy lets its output be streamed.
+        job: One of its jobs; None where it has crashed and its job is not known here.
+        now: The time.
+    """
+    if run.state is RunState.CRASHED:
+        return Need.AFTER_LAST_WORD if now - run.state_time <= AFTER_END else Need.NOTHING
+    if job is None:
+        return Need.NOTHING
+    if run.state is RunState.PENDING:
+        ended = job.end_time or job.observed_at
+        is_over = job.is_terminal and now - ended > AFTER_END
+        return Need.NOTHING if is_over else Need.ALL
+    if run.state is RunState.SCHEDULED or now - run.state_time > LATE:
+        return Need.NOTHING
+    return Need.BEFORE_START
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """What is read of one job for one run.
+
+    Attributes:
+        run: As last read.
+        job: The job's name.
+        target: Where it was created, and with whose credentials.
+        since: Entries from then on are asked for.
+        until: From then on the run's own process speaks for itself; None: it has not begun to.
+        resumes: From then on it did so no more, because it was dead; None: it lives.
+        was_read: Whether entries have been read before.
+        asked_at: When they were last asked for.
+    """
+
+    run: RunView
+    job: ResourceName
+    target: Target
+    since: datetime
+    until: datetime | None = None
+    resumes: datetime | None = None
+    was_read: bool = False
+    asked_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The job's."""
+        return self.job.key
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether nothing that it needs can still arrive."""
+        if self.run.state is RunState.CRASHED:
+            return now - self.run.state_time > AFTER_END
+        if self.until is not None:
+            return now - self.until > LATE
+        # Of a run that is deleted nothing is heard any more.
+        return now - self.run.observed_at > AFTER_END
+
+    def takes(self, timestamp: datetime) -> bool:
+        """Whether an entry of that time is for the run's log."""
+        if timestamp < self.since:
+            return False
+        if self.until is None or timestamp < self.until:
+            return True
+        return self.resumes is not None and timestamp >= self.resumes
+
+    def started(self, run: RunView, at: datetime) -> Stream:
+        """The same, for a run whose own process has begun to speak."""
+        return replace(self, run=run, until=at)
+
+    def crashed(
+        self, run: RunView, started_at: datetime | None, last_word: datetime | None
+    ) -> Stream:
+        """The same, for a run that has crashed.
+
+        Args:
+            run: As just read.
+            started_at: When it left Pending; None: it never did.
+            last_word: When its own process last spoke; None: it never did.
+        """
+        if started_at is None:
+            return replace(self, run=run, until=None)
+        resumes = max(started_at, last_word or started_at)
+        # A long life's lines are not read again from its beginning.
+        since = self.since if self.was_read else max(self.since, resumes)
+        return replace(self, run=run, since=since, until=started_at, resumes=resumes)
+
+    def after_read(self, read_until: datetime, *, is_complete: bool) -> Stream:
+        """The same, to be read on.
+
+        Args:
+            read_until: When it was asked for, or the last entry that was given.
+            is_complete: Whether all was given that there was.
+        """
+        since = read_until - WINDOW if is_complete else read_until
+        return replace(self, since=max(self.since, since), was_read=True)
+
+
+def stream_of(run: RunView, job: JobSnapshot, target: Target) -> Stream:
+    """The stream of a job that nothing was read of yet."""
+    return Stream(
+        run=run,
+        job=job.resource_name,
+        target=target,
+        since=job.create_time - BEFORE_CREATE,
+        asked_at=job.create_time,
+    )
+
+
+def stream_of_name(run: RunView, name: ResourceName, target: Target) -> Stream:
+    """The same, of a crashed run whose job is known by name only."""
+    since = run.state_time - LONGEST_LIFE
+    return Stream(run=run, job=name, target=target, since=since, asked_at=since)

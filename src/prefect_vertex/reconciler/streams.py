@@ -1,0 +1,318 @@
+"""Streams: the replicas' log lines, brought into the flow runs' logs beside everything else.
+
+It is a task of its own, which no outcome waits for, and whatever fails in it only leaves lines out.
+It keeps nothing that matters: which lines a run has already stands in the run's own log, where each
+has its entry's time, so that another worker goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import anyio
+
+from prefect_vertex.errors import (
+    AccessDeniedError,
+    PrefectVertexError,
+    RateLimitedError,
+    SetupError,
+)
+from prefect_vertex.lifecycle.absence import identifier_of
+from prefect_vertex.lifecycle.lines import LogEntry, line_of, unsent
+from prefect_vertex.lifecycle.policy import parse_policy
+from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.streaming import Need, Stream, need_of, stream_of, stream_of_name
+from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.spec import Target
+from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.claims import win
+from prefect_vertex.reconciler.pace import Pace, SeenEntries
+from prefect_vertex.reconciler.ports import World
+from prefect_vertex.runs.journal import Journal, LastWords, key_of
+from prefect_vertex.runs.port import PrefectUnavailableError
+from prefect_vertex.vertex.log_query import log_query
+from prefect_vertex.vertex.logs import LogReading, LogSource
+
+logger = logging.getLogger(__name__)
+
+MAX_LINES = 500
+"""Lines that one read brings into one run's log; of more the newest."""
+
+MAX_HINTED = 10_000
+
+
+class Streams:
+    """What is read for which run.
+
+    Args:
+        world: Its adapters.
+        source: Where entries are read.
+        journal: Where lines go.
+        is_gone: Whether a process is certainly gone, by its signature.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        source: LogSource,
+        journal: Journal,
+        *,
+        is_gone: Callable[[str], bool],
+    ) -> None:
+        self._world = world
+        self._source = source
+        self._journal = journal
+        self._is_gone = is_gone
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._paces: dict[str, Pace] = {}
+        self._seen = SeenEntries()
+        self._learned: set[tuple[str, str]] = set()
+        self._words: dict[tuple[str, str], LastWords] = {}
+        self._others: set[tuple[str, str]] = set()
+        # Jobs whose run has started: what is remembered of the run may be older than that.
+        self._ended: set[tuple[str, str]] = set()
+        self._hinted: set[str] = set()
+        self._wanted = anyio.Event()
+
+    # --- what a tick sees ----------------------------------------------------------------------
+
+    def look(self, book: Mapping[str, Care], views: Mapping[str, RunView]) -> None:
+        """Note which runs need lines; asks nobody.
+
+        Args:
+            book: The runs under care.
+            views: The runs that were just read.
+        """
+        now = self._world.clock.now()
+        for run_id in {*book, *views}:
+            care = book.get(run_id)
+            view = views.get(run_id) or (care.seen if care is not None else None)
+            if view is not None and self._concerns(care, view):
+                for fresh in self._begun(care, view, now):
+                    known = self._streams.setdefault(fresh.key, fresh)
+                    if known.run.state is view.state and known.run.observed_at < view.observed_at:
+                        self._streams[fresh.key] = replace(known, run=view)
+        self._ended &= {key for care in book.values() for key in care.jobs}
+        if self._streams:
+            self._wanted.set()
+
+    def _concerns(self, care: Care | None, view: RunView) -> bool:
+        text = view.labels.get(POLICY_LABEL, "")
+        policy = care.policy if care is not None and not text else parse_policy(text)
+        if not policy.stream_output:
+            return False
+        if care is not None and (care.tickets or care.adopted):
+            return True
+        if view.state is RunState.CRASHED:
+            return view.holder == self._world.signature or self._is_gone(view.holder)
+        return view.holder == self._world.signature and view.holder_is_current
+
+    def _begun(self, care: Care | None, view: RunView, now: datetime) -> list[Stream]:
+        if view.state is RunState.CRASHED:
+            stream = self._last_of(care, view)
+            wanted = stream is not None and need_of(view, None, now) is Need.AFTER_LAST_WORD
+            return [stream] if stream is not None and wanted else []
+        if care is None or (job := care.newest) is None:
+            return []
+        if view.state is RunState.PENDING:
+            for key, each in care.jobs.items():
+                if need_of(view, each, now) is Need.NOTHING:
+                    self._forget(key)
+            jobs = [each for each in care.jobs.values() if need_of(view, each, now) is Need.ALL]
+        else:
+            # It may have started while nobody was there.
+            jobs = [job] if need_of(view, job, now) is Need.BEFORE_START else []
+        return [
+            stream_of(view, each, care.targets[each.resource_name.key])
+            for each in jobs
+            if each.resource_name.key not in self._ended
+        ]
+
+    def _last_of(self, care: Care | None, view: RunView) -> Stream | None:
+        """The stream of a crashed run's last job."""
+        if care is not None and care.newest is not None:
+            return stream_of(view, care.newest, care.targets[care.newest.resource_name.key])
+        name = identifier_of(view)
+        return None if name is None else stream_of_name(view, name, self._target_of(view, name))
+
+    def _target_of(self, view: RunView, name: ResourceName) -> Target:
+        project = view.place[0] or name.project
+        home = sorted(self._world.home(), key=str)
+        keys = [target.credentials_key for target in home if target.project == project]
+        keys += [target.credentials_key for target in home]
+        return Target(project, name.location, next(iter(keys), ""))
+
+    # --- the task ------------------------------------------------------------------------------
+
+    async def run_forever(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self._wanted.wait()
+            try:
+                await self.poll()
+            except PrefectUnavailableError as error:
+                logger.debug("The replicas' log lines wait. %s", error)
+            except Exception:
+                # Lines are an extra: whatever goes wrong here must reach nothing else.
+                logger.exception("Log lines were not brought; the next read follows.")
+            if not self._streams:
+                self._wanted = anyio.Event()
+            await anyio.sleep(1.0)
+
+    async def poll(self) -> None:
+        """Read every project that some run needs and that may be read again.
+
+        Raises:
+            PrefectUnavailableError: The Prefect API failed; nothing is lost, it is read again.
+        """
+        now = self._world.clock.now()
+        for stream in [each for each in self._streams.values() if each.is_over(now)]:
+            if stream.until is not None:
+                self._ended.add(stream.key)
+            self._forget(stream.key)
+        projects: dict[str, list[Stream]] = defaultdict(list)
+        for key, stream in self._streams.items():
+            if key not in self._others:
+                projects[stream.target.project].append(stream)
+        # One project that does not answer keeps no other waiting.
+        failures: list[PrefectUnavailableError] = []
+
+        async def one(project: str, streams: Sequence[Stream]) -> None:
+            try:
+                await self._visit(project, streams)
+            except PrefectUnavailableError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as group:
+            for project, streams in projects.items():
+                group.start_soon(one, project, streams)
+        if failures:
+            raise failures[0]
+
+    async def _visit(self, project: str, streams: Sequence[Stream]) -> None:
+        now = self._world.clock.now()
+        usual = Pace(self._world.figures.log_poll_seconds)
+        pace = self._paces.setdefault(project, usual)
+        if pace.is_due(now):
+            pace.ask(now)
+            await self._read(project, streams, pace)
+        if pace.denial:
+            self._hint(streams, pace.denial)
+
+    async def _read(self, project: str, streams: Sequence[Stream], pace: Pace) -> None:
+        """One query for the project, for those first that have waited longest."""
+        ordered = sorted(streams, key=lambda stream: stream.asked_at)
+        text, count = log_query([(stream.job.job_id, stream.since) for stream in ordered])
+        asked_at = self._world.clock.now()
+        key = ordered[0].target.credentials_key
+        try:
+            reading = await self._source.read(project, key, text)
+        except PrefectVertexError as error:
+            self._failed(project, pace, error)
+            return
+        if pace.trouble:
+            logger.info("Log entries in project %s can be read again.", project)
+        pace.answered()
+        await self._bring_all(ordered[:count], reading, asked_at)
+
+    async def _bring_all(
+        self, streams: Sequence[Stream], reading: LogReading, asked_at: datetime
+    ) -> None:
+        # Entries first, runs second: what a run has become by then bounds what is for its log.
+        views = await self._world.runs.read_many({stream.run.id for stream in streams})
+        by_job: dict[str, list[LogEntry]] = defaultdict(list)
+        for entry in reading.entries:
+            by_job[entry.job_id].append(entry)
+        until = asked_at if reading.is_complete else reading.entries[-1].timestamp
+        for stream in streams:
+            view = views.get(stream.run.id, stream.run)
+            turned = await self._turned(stream, view)
+            if turned is None:
+                continue
+            self._streams[stream.key] = turned
+            await self._bring(turned, by_job[stream.job.job_id], is_all=reading.is_complete)
+            turned = turned.after_read(until, is_complete=reading.is_complete)
+            self._streams[stream.key] = replace(turned, asked_at=asked_at)
+
+    async def _turned(self, stream: Stream, view: RunView) -> Stream | None:
+        """The stream, by what its run has become; None where another worker brings it."""
+        if view.state is RunState.CRASHED and stream.key not in self._words:
+            if not await self._is_mine(stream, view):
+                self._others.add(stream.key)
+                return None
+            words = await self._journal.last_words(view)
+            started_at = await self._journal.started_at(view)
+            self._words[stream.key] = words
+            return stream.crashed(view, started_at, words.at)
+        if view.state is RunState.PENDING or stream.until is not None:
+            return replace(stream, run=view)
+        if view.state is RunState.CRASHED:
+            return replace(stream, run=view)
+        started_at = await self._journal.started_at(view)
+        return stream.started(view, started_at or view.state_time)
+
+    async def _is_mine(self, stream: Stream, view: RunView) -> bool:
+        """Whether this process tells the run's last lines: of one that others held, one does."""
+        if stream.was_read or view.holder == self._world.signature:
+            return True
+        key = f"prefect-vertex-log-a{max(view.attempt, 1)}"
+        return await win(self._world, view.id, key, is_gone=self._is_gone)
+
+    async def _bring(self, stream: Stream, entries: Sequence[LogEntry], *, is_all: bool) -> None:
+        fresh = [each for each in entries if each not in self._seen]
+        fresh = [each for each in fresh if stream.takes(each.timestamp)]
+        words = self._words.get(stream.key)
+        kept = unsent(fresh, words.lines if words is not None else None)
+        lines = [line_of(entry) for entry in kept]
+        if lines and stream.key not in self._learned:
+            first, last = lines[0].timestamp, lines[-1].timestamp
+            known = await self._journal.known(stream.run, first, last)
+            lines = [line for line in lines if key_of(line) not in known]
+        if len(lines) > MAX_LINES:
+            text = f"{len(lines) - MAX_LINES} earlier log lines are left out here."
+            self._world.runs.log(stream.run, logging.INFO, text)
+            lines = lines[-MAX_LINES:]
+        if lines:
+            try:
+                await self._journal.write(stream.run, lines)
+            except PrefectUnavailableError:
+                # The answer may be all that was lost: what is there is asked before the next try.
+                self._learned.discard(stream.key)
+                raise
+        self._seen.add(kept)
+        if is_all:
+            self._learned.add(stream.key)
+
+    # --- what goes wrong -----------------------------------------------------------------------
+
+    def _failed(self, project: str, pace: Pace, error: PrefectVertexError) -> None:
+        now = self._world.clock.now()
+        if isinstance(error, AccessDeniedError | SetupError):
+            pace.deny(now, str(error))
+        elif isinstance(error, RateLimitedError):
+            pace.slow_down(now)
+        kind = getattr(error, "code", "") or type(error).__name__
+        if pace.trouble != kind:
+            pace.trouble = kind
+            text = "Log entries in project %s are not read for now, or less often. %s"
+            logger.warning(text, project, error)
+
+    def _hint(self, streams: Sequence[Stream], reason: str) -> None:
+        """Say once in a run's log why its replicas' lines are missing there."""
+        if len(self._hinted) > MAX_HINTED:
+            self._hinted.clear()
+        for stream in streams:
+            if stream.run.id not in self._hinted:
+                self._hinted.add(stream.run.id)
+                text = f"The replicas' log lines do not appear here. {reason}"
+                self._world.runs.log(stream.run, logging.WARNING, text)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._streams.pop(key, None)
+        self._words.pop(key, None)
+        self._learned.discard(key)
+        self._others.discard(key)

@@ -1,0 +1,141 @@
+"""Entries become lines: their level, their logger, and which of them Prefect has already."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from prefect_vertex.lifecycle.lines import (
+    CRITICAL,
+    DEBUG,
+    ERROR,
+    INFO,
+    WARNING,
+    LogEntry,
+    is_from_container,
+    level_of,
+    line_of,
+    unsent,
+)
+
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def an_entry(text: str, *, second: float = 0, **fields: Any) -> LogEntry:
+    moment = NOON + timedelta(seconds=second)
+    usual = {"job_id": "1", "task_name": "workerpool0-0", "insert_id": f"i{second}"}
+    return LogEntry(**{**usual, "timestamp": moment, "text": text, **fields})
+
+
+def texts(entries: list[LogEntry]) -> list[str]:
+    return [entry.text for entry in entries]
+
+
+def test_levels_are_those_of_python() -> None:
+    assert (DEBUG, INFO, WARNING, ERROR, CRITICAL) == (
+        logging.DEBUG,
+        logging.INFO,
+        logging.WARNING,
+        logging.ERROR,
+        logging.CRITICAL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("12:00:00.123 | ERROR   | prefect.engine - boom", ERROR),
+        ("12:00:00.123 | WARNING | Flow run 'a-b' - low", WARNING),
+        ("12:00:00.123 | INFO    | prefect.runner - ERROR is a word", INFO),
+        ("ERROR:root:boom", ERROR),
+        ("CRITICAL:app.db:gone", CRITICAL),
+        ("WARNING: something", WARNING),
+        ("[ERROR] boom", ERROR),
+        ("DEBUG | detail", DEBUG),
+        ("2026-11-01 12:00:00,123 - app - WARNING - low", WARNING),
+        ("2026-11-01 12:00:00,123 ERROR boom", ERROR),
+        ("2026-11-01T12:00:00.123Z INFO ready", INFO),
+        ("[2026-11-01 12:00:00 +0000] [7] [CRITICAL] WORKER TIMEOUT", INFO),
+        ("[2026-11-01 12:00:00,123] WARNING in app: low", WARNING),
+        ("E1101 12:00:00.123456 7 file.cc:12] boom", ERROR),
+        ("W1101 12:00:00.123456 7 file.cc:12] low", WARNING),
+        ("Traceback (most recent call last):", INFO),
+        ("ERROR 404 is what the page said", INFO),
+        ("Errors: 0", INFO),
+        ("", INFO),
+    ],
+)
+def test_the_level_of_a_plain_line_is_its_own_prefixs(text: str, level: int) -> None:
+    assert level_of(text) == level
+
+
+def test_standard_error_alone_makes_no_error() -> None:
+    assert line_of(an_entry("loading", severity=500)).level == INFO
+
+
+@pytest.mark.parametrize(
+    ("severity", "level"),
+    [(0, INFO), (100, DEBUG), (200, INFO), (300, INFO), (400, WARNING), (500, ERROR), (800, 50)],
+)
+def test_what_names_its_own_severity_keeps_it(severity: int, level: int) -> None:
+    entry = an_entry("Job failed.", task_name="service", is_plain=False, severity=severity)
+    assert line_of(entry).level == level
+
+
+def test_a_line_is_logged_under_its_replicas_name_with_the_entrys_time() -> None:
+    line = line_of(an_entry("up\0 \n", task_name="workerpool1-3"))
+    assert (line.logger, line.timestamp, line.text) == ("prefect.vertex.workerpool1-3", NOON, "up")
+
+
+@pytest.mark.parametrize(
+    ("logger", "is_own"),
+    [
+        ("prefect.flow_runs", True),
+        ("prefect.task_runs", True),
+        ("my.module", True),
+        ("prefect.flow_runs.worker", False),
+        ("prefect.vertex.workerpool0-0", False),
+    ],
+)
+def test_the_runs_own_process_is_told_from_workers(logger: str, *, is_own: bool) -> None:
+    assert is_from_container(logger) is is_own
+
+
+def test_what_run_loggers_print_is_sent_already() -> None:
+    """With what belongs to the same record; a later line, and another logger's, are not."""
+    entries = [
+        an_entry("bootstrap", second=0),
+        an_entry("12:00:01.000 | ERROR   | Flow run 'a' - boom", second=1),
+        an_entry("Traceback (most recent call last):", second=1.1),
+        an_entry("ValueError: x", second=1.2),
+        an_entry("12:00:01.300 | INFO    | prefect.runner - ended", second=1.3),
+        an_entry("print", second=1.4),
+        an_entry('12:00:02.000 | INFO    | Task run "it\'s" - hello', second=2),
+        an_entry("much later", second=9),
+    ]
+    kept = texts(unsent(entries))
+    assert kept == [entries[0].text, entries[4].text, "print", "much later"]
+
+
+def test_a_record_of_one_replica_hides_no_line_of_another() -> None:
+    record = an_entry("12:00:01.000 | ERROR   | Flow run 'a' - boom", second=1)
+    other = an_entry("mine", second=1.1, task_name="workerpool1-0")
+    assert unsent([record, other]) == [other]
+
+
+def test_of_a_dead_process_only_what_it_sent_is_left_out() -> None:
+    sent = an_entry("12:00:01.000 | INFO    | Flow run 'a' - step 1", second=1)
+    lost = an_entry("12:00:02.000 | INFO    | Flow run 'a' - step 2", second=2)
+    traceback = an_entry("ValueError: x", second=3)
+    fatal = an_entry("Fatal Python error: Segmentation fault", second=4)
+    said = {"step 1", "Traceback (most recent call last):", "ValueError: x"}
+
+    assert unsent([fatal, traceback, lost, sent], said) == [lost, fatal]
+
+
+def test_lines_are_in_order_and_blank_ones_are_none() -> None:
+    entries = [an_entry("b", second=2), an_entry(" \n", second=1), an_entry("a", second=0)]
+    assert texts(unsent(entries)) == ["a", "b"]

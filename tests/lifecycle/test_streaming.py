@@ -1,0 +1,115 @@
+"""Which jobs' entries a run's log needs, from when and until when."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.streaming import (
+    AFTER_END,
+    LATE,
+    WINDOW,
+    Need,
+    Stream,
+    need_of,
+    stream_of,
+)
+from prefect_vertex.planning.spec import Target
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def needed(a_run: Any, a_job: Any, now: datetime) -> Any:
+    """What a run in a state needs of a job in a phase that ended some time ago."""
+
+    def need(state: RunState, job: Any = None, age: timedelta = timedelta()) -> Need:
+        return need_of(a_run(state=state, state_time=now - age), job, now)
+
+    return need
+
+
+@pytest.fixture
+def stream(a_run: Any, a_job: Any, now: datetime) -> Stream:
+    run = a_run(state=RunState.PENDING, state_time=now, observed_at=now)
+    return stream_of(run, a_job(created=0), Target("p", "us-central1"))
+
+
+def test_a_run_that_waits_needs_all_of_a_live_job(needed: Any, a_job: Any) -> None:
+    assert needed(RunState.PENDING, a_job()) is Need.ALL
+
+
+@pytest.mark.parametrize("state", [state for state in RunState if state.value != "CRASHED"])
+def test_a_run_without_a_job_needs_nothing(needed: Any, state: RunState) -> None:
+    assert needed(state) is Need.NOTHING
+
+
+def test_a_crash_is_told_for_three_minutes(needed: Any) -> None:
+    assert needed(RunState.CRASHED, age=AFTER_END) is Need.AFTER_LAST_WORD
+    assert needed(RunState.CRASHED, age=AFTER_END + SECOND) is Need.NOTHING
+
+
+@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.COMPLETED, RunState.CANCELLED])
+def test_a_run_that_has_begun_needs_what_was_before(
+    needed: Any, a_job: Any, state: RunState
+) -> None:
+    assert needed(state, a_job(), age=LATE) is Need.BEFORE_START
+    assert needed(state, a_job(), age=LATE + SECOND) is Need.NOTHING
+
+
+def test_an_attempt_that_failed_is_told_while_the_run_waits_for_the_next(
+    a_run: Any, a_job: Any, now: datetime
+) -> None:
+    run = a_run(state=RunState.PENDING)
+    for age, need in ((AFTER_END, Need.ALL), (AFTER_END + SECOND, Need.NOTHING)):
+        job = a_job("FAILED", ended=age.total_seconds())
+        assert need_of(run, job, now) is need
+
+
+def test_a_started_runs_stream_takes_only_what_was_before_and_ends_when_that_has_come(
+    stream: Stream, now: datetime
+) -> None:
+    started = stream.started(stream.run, now + 10 * SECOND)
+
+    assert started.takes(now + 9 * SECOND)
+    assert not started.takes(now + 10 * SECOND)
+    assert not started.is_over(now + 10 * SECOND + LATE)
+    assert started.is_over(now + 11 * SECOND + LATE)
+
+
+def test_a_run_that_crashed_before_its_start_is_told_everything(
+    stream: Stream, now: datetime
+) -> None:
+    crashed = stream.crashed(stream.run, None, now + 5 * SECOND)
+
+    assert crashed.takes(now)
+    assert crashed.takes(now + 99 * SECOND)
+
+
+def test_a_run_that_crashed_later_is_told_what_followed_its_last_word(
+    stream: Stream, now: datetime
+) -> None:
+    followed = stream.after_read(now + 2 * SECOND, is_complete=True)
+    crashed = followed.crashed(stream.run, now + 10 * SECOND, now + 20 * SECOND)
+
+    taken = [second for second in (0, 9, 10, 19, 20, 30) if crashed.takes(now + second * SECOND)]
+    assert taken == [0, 9, 20, 30]
+
+
+def test_a_long_life_is_not_read_again(stream: Stream, now: datetime) -> None:
+    crashed = stream.crashed(stream.run, now + 10 * SECOND, now + 9999 * SECOND)
+    assert crashed.since == now + 9999 * SECOND
+
+
+def test_reads_overlap_and_go_on_where_one_was_cut_short(stream: Stream, now: datetime) -> None:
+    later = now + 300 * SECOND
+    assert stream.after_read(later, is_complete=True).since == later - WINDOW
+    assert stream.after_read(later, is_complete=False).since == later
+    assert stream.after_read(now, is_complete=True).since == stream.since
+
+
+def test_nothing_is_read_for_ever_of_a_run_that_is_gone(stream: Stream, now: datetime) -> None:
+    assert stream.is_over(now + AFTER_END + SECOND)

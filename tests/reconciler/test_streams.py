@@ -1,0 +1,405 @@
+"""The replicas' lines reach their run's log once, in time, and stop nothing when they fail."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
+from prefect_vertex.lifecycle.lines import Line, LogEntry
+from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
+from prefect_vertex.reconciler.loop import Reconciler
+from prefect_vertex.reconciler.streams import MAX_LINES, Streams
+from prefect_vertex.runs.journal import LastWords, key_of
+from prefect_vertex.runs.port import PrefectUnavailableError
+from prefect_vertex.vertex.logs import LogReading
+
+if TYPE_CHECKING:
+    from tests.reconciler.conftest import Stage
+    from tests.reconciler.fakes import Run
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Log:
+    """Cloud Logging in memory: entries that have arrived, and what goes wrong."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    queries: list[tuple[str, str]] = field(default_factory=list)
+    fault: Exception | None = None
+
+    async def read(self, project: str, credentials_key: str, query: str) -> LogReading:
+        self.queries.append((project, query))
+        if self.fault is not None:
+            raise self.fault
+        found = [entry for entry in self.entries if f'"{entry.job_id}"' in query]
+        return LogReading(entries=tuple(sorted(found, key=lambda entry: entry.order)))
+
+
+class Diary:
+    """The runs' logs in memory."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.lines: dict[str, list[Line]] = defaultdict(list)
+        self.own: dict[str, LastWords] = {}
+        self.is_down = False
+        self.loses_answers = False
+
+    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
+        return {key_of(each) for each in self.lines[run.id] if since <= each.timestamp <= until}
+
+    async def last_words(self, run: RunView) -> LastWords:
+        return self.own.get(run.id, LastWords())
+
+    async def started_at(self, run: RunView) -> datetime | None:
+        history = self._stage.runs.rows[run.id].history
+        return next((at for state, _, _, at in history if state is RunState.RUNNING), None)
+
+    async def write(self, run: RunView, lines: Sequence[Line]) -> None:
+        if self.is_down:
+            raise PrefectUnavailableError("The Prefect API answered 503 to POST /logs/.")
+        self.lines[run.id] += lines
+        if self.loses_answers:
+            raise PrefectUnavailableError("The Prefect API did not answer: ReadTimeout.")
+
+    def texts(self, run: Run) -> list[str]:
+        ordered = sorted(self.lines[run.id], key=lambda line: line.timestamp)
+        return [f"{line.logger.rpartition('.')[2]}: {line.text}" for line in ordered]
+
+
+class Scene:
+    """A worker's streams, and a job that writes."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.log = Log()
+        self.diary = Diary(stage)
+
+    def streams(self, worker: Reconciler, *, is_gone: bool = False) -> Streams:
+        return Streams(worker.world, self.log, self.diary, is_gone=lambda _: is_gone)
+
+    def write(self, run: Run, text: str, replica: str = "workerpool0-0", **fields: Any) -> None:
+        """A replica writes a line now, which arrives at once."""
+        number = len(self.log.entries)
+        self.log.entries.append(
+            LogEntry(
+                job_id=self.stage.job(run).resource_name.job_id,
+                task_name=replica,
+                timestamp=self.stage.wall.now() + timedelta(microseconds=number),
+                insert_id=f"{number:06}",
+                text=text,
+                **fields,
+            )
+        )
+
+    async def poll(self, streams: Streams, worker: Reconciler, seconds: float = 15) -> None:
+        """Let time pass, tick, and read."""
+        await self.stage.tick(seconds=seconds)
+        views = await self.stage.runs.read_many(self.stage.runs.rows)
+        streams.look(worker.book, views)
+        await streams.poll()
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return Scene(stage)
+
+
+async def test_a_waiting_runs_lines_appear_once_with_their_replicas_names(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.write(run, "Job is preparing.", "service", is_plain=False)
+    scene.write(run, "one")
+    scene.write(run, "two", "workerpool1-0")
+
+    await scene.poll(streams, worker)
+    scene.write(run, "three")
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == [
+        "service: Job is preparing.",
+        "workerpool0-0: one",
+        "workerpool1-0: two",
+        "workerpool0-0: three",
+    ]
+
+
+async def test_what_a_started_run_says_is_its_own_affair(stage: Stage, scene: Scene) -> None:
+    """Lines from before its start still come when they are late; then nothing is read."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    await scene.poll(streams, worker)
+    scene.write(run, "bootstrap")
+    stage.clock._now += 1
+    stage.start(run)
+    stage.clock._now += 1
+    scene.write(run, "a print of the flow")
+    for _ in range(6):
+        await scene.poll(streams, worker)
+    queries = len(scene.log.queries)
+    await scene.poll(streams, worker, seconds=60)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: bootstrap"]
+    assert len(scene.log.queries) == queries
+
+
+async def test_a_run_that_started_while_nobody_was_there_is_told_what_was_before(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.submitted(worker)
+    scene.write(run, "bootstrap")
+    stage.clock._now += 1
+    stage.start(run)
+    stage.clock._now += 1
+    scene.write(run, "a print of the flow")
+    streams = scene.streams(worker)
+    for _ in range(6):
+        await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: bootstrap"]
+
+
+async def test_a_run_that_died_before_python_shows_its_last_lines(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    await scene.poll(streams, worker)
+    scene.write(run, "sh: python3: not found", severity=500)
+    stage.move(stage.job(run), "FAILED", (3, "exited with a non-zero status of 127."))
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert run.state is RunState.CRASHED
+    assert scene.diary.texts(run) == ["workerpool0-0: sh: python3: not found"]
+
+
+async def test_a_crash_of_a_running_flow_shows_what_followed_its_last_word(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker)
+    scene.write(run, "12:00:00.000 | INFO    | Flow run 'a' - step 1")
+    scene.diary.own[run.id] = LastWords(at=stage.wall.now(), lines=frozenset({"step 1"}))
+    for _ in range(8):
+        await scene.poll(streams, worker)
+    scene.write(run, "Fatal Python error: Segmentation fault")
+    stage.move(stage.job(run), "FAILED", (3, "exited with a non-zero status of 139."))
+    for _ in range(3):
+        await scene.poll(streams, worker)
+
+    assert run.state is RunState.CRASHED
+    assert scene.diary.texts(run) == ["workerpool0-0: Fatal Python error: Segmentation fault"]
+
+
+async def test_another_worker_goes_on_without_a_double(stage: Stage, scene: Scene) -> None:
+    """What the run's log holds already is known by it, not by anybody's memory."""
+    first = await stage.worker()
+    streams = scene.streams(first)
+    run, _ = await stage.submitted(first)
+    scene.write(run, "one")
+    await scene.poll(streams, first)
+    second = scene.streams(first)
+    scene.write(run, "two")
+    await scene.poll(second, first)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one", "workerpool0-0: two"]
+
+
+async def test_a_lost_answer_of_prefect_doubles_nothing(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    await scene.poll(streams, worker)
+    scene.write(run, "one")
+    scene.diary.loses_answers = True
+    with pytest.raises(PrefectUnavailableError):
+        await scene.poll(streams, worker)
+    scene.diary.loses_answers = False
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one"]
+
+
+async def test_lines_wait_while_prefect_takes_none(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.write(run, "one")
+    scene.diary.is_down = True
+    with pytest.raises(PrefectUnavailableError):
+        await scene.poll(streams, worker)
+    scene.diary.is_down = False
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one"]
+
+
+async def test_one_query_serves_all_locations_of_a_project(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker(home=("us-central1", "europe-west4"))
+    streams = scene.streams(worker)
+    # Here ids are counted in each location: the second job of one, so that they differ.
+    places = ("us-central1", "europe-west4", "europe-west4")
+    first, second, third = [(await stage.submitted(worker, location=each))[0] for each in places]
+    second.labels[POLICY_LABEL] = '{"stream_output":false}'
+    runs = [first, third]
+    for run in runs:
+        scene.write(run, "up")
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker, seconds=5)
+
+    assert len(scene.log.queries) == 1
+    assert [scene.diary.texts(run) for run in runs] == [["workerpool0-0: up"]] * 2
+
+
+async def test_nothing_is_read_while_no_run_needs_it(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    await scene.poll(streams, worker)
+
+    assert scene.log.queries == []
+
+
+async def test_a_run_that_wants_no_lines_gets_none(stage: Stage, scene: Scene) -> None:
+    """Its policy stands in its labels, so that every worker knows."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    run.labels[POLICY_LABEL] = '{"stream_output":false}'
+    scene.write(run, "one")
+    await scene.poll(streams, worker)
+
+    assert scene.log.queries == []
+
+
+async def test_only_the_runs_holder_brings_its_lines(stage: Stage, scene: Scene) -> None:
+    holder, other = await stage.worker("one"), await stage.worker("two")
+    streams = scene.streams(other)
+    run, _ = await stage.submitted(holder)
+    scene.write(run, "one")
+    await scene.poll(streams, other)
+
+    assert scene.log.queries == []
+
+
+async def test_the_last_lines_of_a_run_whose_worker_is_gone_are_told_by_one(
+    stage: Stage, scene: Scene
+) -> None:
+    holder = await stage.worker("one")
+    run, _ = await stage.submitted(holder)
+    scene.write(run, "sh: python3: not found")
+    stage.runs.put(run.id, RunState.CRASHED)
+    workers = [await stage.worker(name) for name in ("two", "three")]
+    every = [(scene.streams(worker, is_gone=True), worker) for worker in workers]
+    for _ in range(3):
+        for streams, worker in every:
+            streams._is_gone = lambda signature: signature.startswith("one/")
+            await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: sh: python3: not found"]
+
+
+async def test_a_missing_permission_is_one_hint(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    hint = "Give the worker's account roles/logging.viewer in demo-project."
+    scene.log.fault = AccessDeniedError("Could not read log entries.", hint=hint)
+    for _ in range(20):
+        await scene.poll(streams, worker)
+
+    assert [line for line in stage.runs.logs[run.id] if "roles/logging.viewer" in line] == [
+        f"The replicas' log lines do not appear here. Could not read log entries. {hint}"
+    ]
+    assert len(scene.log.queries) == 1
+
+
+async def test_a_permission_that_was_granted_is_found_out(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.write(run, "one")
+    scene.log.fault = AccessDeniedError("Could not read log entries.")
+    await scene.poll(streams, worker)
+    scene.log.fault = None
+    await scene.poll(streams, worker, seconds=601)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one"]
+
+
+async def test_a_denial_of_the_rate_doubles_the_pause(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    await stage.submitted(worker)
+    scene.log.fault = RateLimitedError("Could not read log entries.")
+    at = []
+    for _ in range(100):
+        before = len(scene.log.queries)
+        await scene.poll(streams, worker, seconds=5)
+        at += [stage.clock._now] * (len(scene.log.queries) - before)
+
+    pauses = [after - before for before, after in pairwise(at)]
+    assert pauses[:4] == [30, 60, 120, 120]
+
+
+async def test_a_service_that_does_not_answer_delays_no_outcome(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, ticket = await stage.running(worker)
+    scene.log.fault = ServiceUnavailableError("Could not read log entries.")
+    await scene.poll(streams, worker)
+    stage.complete(run)
+    await scene.poll(streams, worker)
+
+    assert (await ticket.wait_ended()).reason.value == "completed"
+
+
+async def test_a_flood_is_cut_and_says_so(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    for number in range(MAX_LINES + 3):
+        scene.write(run, str(number))
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert len(scene.diary.lines[run.id]) == MAX_LINES
+    assert scene.diary.texts(run)[-1] == f"workerpool0-0: {MAX_LINES + 2}"
+    assert "3 earlier log lines are left out here." in stage.runs.logs[run.id]
+
+
+async def test_an_interactive_shell_is_named_once(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.submitted(worker)
+    stage.move(stage.job(run), "RUNNING")
+    await stage.tick()
+    job = stage.gateway()._jobs[stage.job(run).resource_name.key]
+    job.snapshot = replace(job.snapshot, web_access_uris={"workerpool0-0": "x.example.com"})
+    await stage.tick(3)
+
+    lines = [line for line in stage.runs.logs[run.id] if "shell" in line]
+    assert lines == ["Web shell of workerpool0-0: https://x.example.com"]
+
+
+async def test_under_an_emulator_no_page_of_the_console_is_named(stage: Stage) -> None:
+    worker = await stage.worker()
+    object.__setattr__(worker.world, "has_console", False)
+    run, _ = await stage.submitted(worker)
+
+    assert not any("https://" in line for line in stage.runs.logs[run.id])
