@@ -12,9 +12,7 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from prefect import task
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import LogCreate
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun, State, StateDetails, StateType
 from prefect.events.worker import EventsWorker
@@ -409,30 +407,6 @@ async def test_an_event_arrives_only_once(
         await until(lambda: emitted(pool.client, later))
 
     assert await emitted(pool.client, event) == [f"prefect.flow-run.{view.id}"]
-
-
-async def test_whatever_happens_in_a_run_is_a_sign_of_life(
-    runs: PrefectFlowRuns, pool: Pool
-) -> None:
-    run = await pool.run(StateType.RUNNING)
-    view = await runs.read(str(run.id))
-    assert view is not None
-    assert await runs.last_sign(view) == view.state_time
-
-    @task
-    def a_step() -> None:
-        """Never called."""
-
-    made = await pool.client.create_task_run(
-        a_step, flow_run_id=run.id, dynamic_key="0", state=State(type=StateType.RUNNING)
-    )
-    assert made.state is not None
-    assert await runs.last_sign(view) == made.state.timestamp
-    later = datetime.now(UTC) + timedelta(seconds=5)
-    line = LogCreate(name="a", level=20, message="m", timestamp=later, flow_run_id=run.id)
-    await pool.client.create_logs([line])
-
-    assert await runs.last_sign(view) == later
 
 
 async def test_a_table_is_the_latest_of_its_key(runs: PrefectFlowRuns, pool: Pool) -> None:

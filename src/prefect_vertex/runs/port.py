@@ -112,7 +112,7 @@ class FlowRuns(Protocol):
         ...
 
     async def last_sign(self, run: RunView) -> datetime:
-        """When the run or anything in it last changed or wrote a line; its state counts too."""
+        """When the run, or a subflow run of it, last changed, wrote a line or sent a heartbeat."""
         ...
 
     async def publish(

@@ -16,26 +16,23 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterEndTime,
     FlowRunFilterId,
-    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateName,
     FlowRunFilterStateType,
-    LogFilter,
-    LogFilterFlowRunId,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.client.schemas.sorting import FlowRunSort, LogSort, TaskRunSort
+from prefect.client.schemas.sorting import FlowRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
+from prefect_vertex.runs.signs import last_sign
 from prefect_vertex.runs.telling import emit_job_event, write_line
 from prefect_vertex.runs.translate import (
-    as_aware,
     as_restored,
     needs_previous,
     overtaken_state,
@@ -214,33 +211,8 @@ class PrefectFlowRuns:
         return Roster(online=frozenset(online), offline=frozenset(offline))
 
     async def last_sign(self, run: RunView) -> datetime:
-        """The newest of its state, its log, and the states of its task runs and subflow runs.
-
-        Of very many task runs the ones to start last are read; their ends stand in the log.
-        """
-        run_id = uuid.UUID(run.id)
-        async with asking():
-            logs = await self._client.read_logs(
-                LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id])),
-                limit=1,
-                sort=LogSort.TIMESTAMP_DESC,
-            )
-            tasks = await self._client.read_task_runs(
-                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run_id])),
-                sort=TaskRunSort.EXPECTED_START_TIME_DESC,
-                limit=PAGE_SIZE,
-            )
-            children = await self._client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(
-                    parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
-                ),
-                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
-                limit=PAGE_SIZE,
-            )
-        states = [each.state for each in tasks] + [each.state for each in children]
-        signs = [as_aware(state.timestamp) for state in states if state is not None]
-        signs += [as_aware(line.timestamp) for line in logs]
-        return max([run.state_time, *signs])
+        """The newest sign of life of the run and its subflow runs; see `signs`."""
+        return await last_sign(self._client, run)
 
     async def publish(
         self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str

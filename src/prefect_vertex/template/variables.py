@@ -233,9 +233,9 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
         gt=0,
         title="Stall Timeout (Seconds)",
         description=(
-            "How long a running flow may give no sign of life: a log line, or a change of its "
-            "state, a task run or a subflow run. Then its job is cancelled and the flow run has "
-            "crashed. Empty: as long as it takes."
+            "How long a running flow may give no sign of life: a log line, a heartbeat of "
+            "Prefect's, or a change of state, of its own, of a task run or in a subflow. Then its "
+            "job is cancelled and the flow run has crashed. Empty: as long as it takes."
         ),
     )
     cancel_grace_seconds: float = Field(
