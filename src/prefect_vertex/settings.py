@@ -54,8 +54,10 @@ class VertexSettings(PrefectBaseSettings):
         default=900.0,
         gt=0,
         description=(
-            "How long the creation of one CustomJob is tried while Vertex AI does not answer or "
-            "has no quota. A budget of time, so that an outage of minutes loses no run."
+            "How long the creation of one CustomJob is tried in one place while Vertex AI does not "
+            "answer, or is asked too often. A budget of time, so that an outage of minutes loses "
+            "no run. A create that is known to have left no job is sent once more there, and then "
+            "in the next place."
         ),
     )
     create_settle_seconds: float = Field(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prefect_vertex.capacity.policy import CapacityPolicy, parse_capacity
@@ -69,6 +69,7 @@ def test_what_is_wrong_is_named(given: Any, words: str) -> None:
     assert caught.value.variable == "capacity"
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(list(asdict(CapacityPolicy()))), st.floats() | st.text()))
 def test_any_mapping_is_a_policy_or_a_plan_error(given: dict[str, Any]) -> None:
     try:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.capacity.refusals import SCOPE_OF, Refusal, RefusalReason
 from prefect_vertex.errors import (
     QuotaExceededError,
+    RateLimitedError,
     RequestRejectedError,
     ServiceError,
+    ServiceUnavailableError,
     ServiceVerdict,
 )
 from prefect_vertex.lifecycle.outcomes import TerminationReason
@@ -368,6 +371,121 @@ async def test_a_run_that_is_cancelled_between_attempts_is_not_tried_again(
     assert creates(stage) == before
     assert (await ticket.wait_ended()).exit_status == 0
     assert worker.book == {}
+
+
+# --- places that fail -----------------------------------------------------------------------------
+
+
+def no_answer(code: str, words: str = "try later") -> ServiceError:
+    verdict = ServiceVerdict(code=code)
+    return ServiceUnavailableError(f"Could not create: {code}: {words}", verdict=verdict)
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "UNKNOWN", "ABORTED"])
+async def test_a_place_that_fails_is_tried_once_more_and_then_left(code: str, stage: Stage) -> None:
+    stage.gateway().down["create"] = no_answer(code)
+    run, ticket = stage.submit(await stage.worker(), regions=[B])
+    await stage.tick(23)
+    assert stage.gateway().calls["create"] == 1
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 2
+    assert ticket.resource_name == stage.job(run).resource_name
+    assert places(stage, run) == [B]
+    assert stage.job(run).attempt == 1
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert [(row["candidate"], row["reason"], row["message"]) for row in rows] == [
+        (A, "Vertex AI fails here now", "try later")
+    ]
+    stage.gateway().down.clear()
+
+
+async def test_a_place_that_fails_is_come_back_to(stage: Stage) -> None:
+    """An outage of many minutes costs no run, though it has nowhere else to go."""
+    stage.gateway().down["create"] = no_answer("UNAVAILABLE")
+    run, _ = stage.submit(await stage.worker())
+    await stage.tick(240)
+    assert not run.state.is_final
+    stage.gateway().down.clear()
+    await stage.tick(130)
+
+    assert places(stage, run) == [A]
+
+
+async def test_a_stockout_that_comes_as_unavailable_leads_on_once_there_is_no_job(
+    stage: Stage,
+) -> None:
+    stage.gateway().script("create", no_answer("UNAVAILABLE", NO_ROOM_WORDS))
+    run, _ = stage.submit(await stage.worker(), regions=[B])
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 1
+    assert places(stage, run) == [B]
+
+
+async def test_while_a_job_may_exist_nothing_is_tried_elsewhere(stage: Stage) -> None:
+    stage.gateway().script("create", no_answer("UNAVAILABLE"), after_effect=True)
+    stage.submit(await stage.worker(), regions=[B])
+    await stage.rest()
+    for method in ("find", "list_live", "describe"):
+        stage.gateway().down[method] = no_answer("UNAVAILABLE")
+    await stage.tick(170)
+
+    assert creates(stage) == 1
+    stage.gateway().down.clear()
+
+
+async def test_a_rate_that_outlasts_its_budget_stays_one_in_the_ledger(stage: Stage) -> None:
+    """By its ErrorInfo, though its words say something else."""
+    verdict = ServiceVerdict(code="RESOURCE_EXHAUSTED", reason="RATE_LIMIT_EXCEEDED")
+    stage.gateway().down["create"] = RateLimitedError(QUOTA_WORDS, verdict=verdict)
+    policy = RunPolicy(create_budget_seconds=60)
+    run, _ = stage.submit(await stage.worker(), policy=policy, regions=[B])
+    await stage.tick(20)
+
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert rows[0]["reason"] == "too many API requests a minute"
+    assert places(stage, run) == [B]
+
+
+# --- the turn to submit ---------------------------------------------------------------------------
+
+
+async def test_the_time_of_a_walk_counts_while_it_waits_for_its_turn(stage: Stage) -> None:
+    turn = anyio.Event()
+    capacity = CapacityPolicy(max_wall_seconds=100)
+    run, _ = await stage.submitted(await stage.worker(), regions=[B], capacity=capacity)
+    stage.gateway(B).script("submission_turn", until=turn)
+    await fail(stage, run)
+    await stage.tick(30)
+    turn.set()
+    await stage.tick(2)
+
+    assert run.name == "Crashed"
+    assert "capacity.max_wall_seconds allows 100 s" in run.message
+    assert places(stage, run) == [A]
+
+
+async def test_the_time_of_a_walk_counts_while_requests_are_too_many(stage: Stage) -> None:
+    stage.gateway().down["create"] = RateLimitedError("Too many requests.")
+    capacity = CapacityPolicy(max_wall_seconds=100)
+    run, _ = stage.submit(await stage.worker(), regions=[B], capacity=capacity)
+    await stage.tick(40)
+
+    assert run.name == "Crashed"
+    assert "capacity.max_wall_seconds allows 100 s" in run.message
+    assert places(stage, run) == []
+
+
+async def test_what_a_user_should_know_is_said_though_every_create_is_refused(
+    stage: Stage,
+) -> None:
+    no_room(stage, A, B)
+    run, _ = stage.submit(await stage.worker(), regions=[B], warnings=("No candidate fits.",))
+    await stage.tick(60)
+
+    assert run.name == "Crashed"
+    assert stage.runs.logs[run.id].count("No candidate fits.") == 1
 
 
 # --- workers that die -----------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class RefusalReason(Enum):
     ACCESS = "a permission is missing"
     RATE = "too many API requests a minute"
     INTERNAL = "an internal error of Vertex AI"
+    AILING = "Vertex AI fails here now"
+    """Its creates came to nothing, twice, and no word of it says why."""
     PREEMPTED = "the machines were taken back"
     NETWORK = "a fault of the network here"
     IMAGE = "the image could not be read here"
@@ -63,6 +65,7 @@ SCOPE_OF: Final[dict[RefusalReason, Scope]] = {
     RefusalReason.ACCESS: Scope.STOP,
     RefusalReason.RATE: Scope.SAME_LATER,
     RefusalReason.INTERNAL: Scope.AGAIN_THEN_HOP,
+    RefusalReason.AILING: Scope.HOP_COME_BACK,
     RefusalReason.PREEMPTED: Scope.NEXT_AS_RESTART,
     RefusalReason.NETWORK: Scope.HOP,
     RefusalReason.IMAGE: Scope.HOP,

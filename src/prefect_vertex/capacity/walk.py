@@ -142,11 +142,16 @@ def next_try(trail: Trail, count: int, capacity: CapacityPolicy, now: datetime) 
         queue = state.order
         pause = backoff_seconds(capacity, state.passes)
         at = max(now, trail.tries[-1].ended_at + timedelta(seconds=pause))
-    if capacity.max_wall_seconds and trail.begun_at is not None:
-        end = trail.begun_at + timedelta(seconds=capacity.max_wall_seconds)
-        if at >= end:
-            return Exhausted(f"capacity.max_wall_seconds allows {capacity.max_wall_seconds:g} s")
+    if is_late(trail.begun_at, capacity, at):
+        return Exhausted(f"capacity.max_wall_seconds allows {capacity.max_wall_seconds:g} s")
     return Next(queue[0], at)
+
+
+def is_late(begun_at: datetime | None, capacity: CapacityPolicy, at: datetime) -> bool:
+    """Whether a walk that began then has no time left for a create at that moment."""
+    if begun_at is None or not capacity.max_wall_seconds:
+        return False
+    return at >= begun_at + timedelta(seconds=capacity.max_wall_seconds)
 
 
 def backoff_seconds(capacity: CapacityPolicy, passes: int) -> float:

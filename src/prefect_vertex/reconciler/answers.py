@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from prefect_vertex.capacity.refusals import SCOPE_OF, Refusal, RefusalReason, When, classify
+from prefect_vertex.capacity.refusals import (
+    SCOPE_OF,
+    Refusal,
+    RefusalReason,
+    Scope,
+    When,
+    classify,
+)
 from prefect_vertex.capacity.walk import Trail
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.decisions import Crash
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.submission import Submission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,22 @@ def refusal_of_create(error: ServiceError) -> Refusal:
         grpc_code=error.code,
         text=_words_of(error),
     )
+
+
+def refusal_of_settled(submission: Submission, *, again: bool) -> Refusal | None:
+    """What creates say that came to nothing, though none was refused; None: send one more there.
+
+    The words may say it: a stockout comes as UNAVAILABLE too.
+    """
+    if submission.cause is None:  # pragma: no cover - what is settled has a cause
+        return None
+    refusal = refusal_of_create(submission.cause)
+    if refusal.scope not in {Scope.AGAIN_THEN_HOP, Scope.SAME_LATER}:
+        return refusal
+    if again:
+        return None
+    reason = RefusalReason.AILING
+    return Refusal(reason, SCOPE_OF[reason], refusal.message)
 
 
 def _words_of(error: ServiceError) -> str:
