@@ -124,6 +124,16 @@ async def test_the_next_attempt_begins_only_once_the_last_ones_job_is_gone(stage
     assert places(stage, run) == [A, B]
 
 
+@pytest.mark.parametrize("code", [0, 2, 3, 9, 13, 14])
+async def test_a_stockout_is_known_by_its_words_under_any_number(code: int, stage: Stage) -> None:
+    run, _ = await stage.submitted(await stage.worker(), regions=[B])
+    await fail(stage, run, (code, STOCKOUT[1]))
+
+    assert places(stage, run) == [A, B]
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert rows[0]["reason"] == "no machines free now"
+
+
 async def test_a_quota_that_refuses_is_hopped_over_and_never_asked_again(stage: Stage) -> None:
     for location in (A, B):
         stage.gateway(location).script("create", refused(QUOTA_WORDS))
@@ -676,6 +686,38 @@ async def test_a_preempted_run_goes_on_at_the_next_candidate(stage: Stage) -> No
 
     assert places(stage, run) == [A, B, C, A]
     assert "no capacity" not in run.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *((code, STOCKOUT[1]) for code in (2, 3, 9, 13)),
+        (13, "The machine was preempted."),
+        (2, "Spot VM instance was preempted"),
+        (0, "The zone 'projects/p/zones/z' does not have enough resources available."),
+    ],
+)
+async def test_a_preemption_is_known_by_its_words_under_any_number(
+    error: tuple[int, str], stage: Stage
+) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, regions=[B], policy=SPOT)
+    stage.move(stage.job(run), "FAILED", error)
+    await stage.tick()
+    assert run.name == "AwaitingRetry"
+    stage.submit(worker, run, regions=[B], policy=SPOT)
+    await stage.rest()
+
+    assert places(stage, run) == [A, B]
+
+
+async def test_a_replica_that_fails_on_spot_is_no_preemption(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker(), regions=[B], policy=SPOT)
+    words = f"The replica workerpool0-0 exited with a non-zero status of 1. \n{STOCKOUT[1]}"
+    stage.move(stage.job(run), "FAILED", (3, words))
+    await stage.tick()
+
+    assert run.name == "Crashed"
 
 
 async def test_only_restarts_count_as_restarts(stage: Stage) -> None:
