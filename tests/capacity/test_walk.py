@@ -219,7 +219,14 @@ def test_a_run_that_is_submitted_again_may_ask_everywhere_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", "7", '{"t":[[1]]}', '{"t":[[1,0,0,0,"X",9]]}']
+    "text",
+    [
+        *("", "{", "null", "[]", "7", '{"t":[[1]]}', '{"t":[[1,0,0,0,"X",9]]}'),
+        # The last second of the year 9999, to which nothing can be added.
+        '{"b":253402300799}',
+        '{"t":[[1,0,0,253402300799,"NO_ROOM",0]],"m":["x"]}',
+        '{"b":-1}',
+    ],
 )
 def test_a_trail_that_cannot_be_read_is_an_empty_one(text: str) -> None:
     assert parse_trail(text) == Trail()

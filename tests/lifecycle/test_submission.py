@@ -165,6 +165,7 @@ def test_while_an_answer_is_open_something_may_have_been_sent(
             [33, 33],
         ),
         (RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=0)), [0, 0]),
+        (RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=1e14)), [86_400]),
     ],
 )
 def test_a_refusal_is_tried_again_after_a_growing_pause(

@@ -138,7 +138,7 @@ def test_checkpoints_are_kept_below_the_output_directory_else_the_staging_bucket
 def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
     assert resolved(
         provisioning_timeout_seconds=5,
-        start_grace_seconds=0,
+        start_grace_seconds=9,
         stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         job_watch_poll_interval=2.5,
@@ -146,7 +146,7 @@ def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
         strategy="spot",
     ).run_policy() == RunPolicy(
         provisioning_timeout_seconds=5,
-        start_grace_seconds=0,
+        start_grace_seconds=9,
         stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         poll_interval_seconds=2.5,

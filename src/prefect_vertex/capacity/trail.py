@@ -14,6 +14,8 @@ ROOM_FOR_WORDS = 6000
 """Characters of services' words in a label, which every read of the run brings along."""
 
 _SHORT = 80
+_LATEST = 32_503_680_000.0
+"""The year 3000: what is added to a time of a run must be a date too."""
 
 
 def format_trail(trail: Trail) -> str:
@@ -106,4 +108,6 @@ def _seconds(moment: datetime) -> float:
 
 
 def _moment(seconds: float) -> datetime:
+    if not 0 <= seconds <= _LATEST:
+        raise ValueError(f"{seconds} is no time of a run.")
     return datetime.fromtimestamp(float(seconds), UTC)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from math import ceil
 
 from prefect_vertex.errors import (
     QuotaExceededError,
@@ -24,6 +25,8 @@ from prefect_vertex.lifecycle.policy import RunPolicy
 
 BACKOFF_SECONDS = 5.0
 BACKOFF_MAX_SECONDS = 60.0
+RETRY_MAX_SECONDS = 86_400.0
+"""Longest pause that is waited for on the service's own word."""
 LOOK_AFTER_SECONDS: Sequence[float] = (1.0, 5.0, 20.0, 60.0)
 """When to look after a lost answer; then each minute.  The list may lag, so soon and late."""
 MAX_UNANSWERED = 2
@@ -152,6 +155,7 @@ def after_error(submission: Submission, error: ServiceError, now: datetime) -> S
         if isinstance(error, RateLimitedError):
             # The gateway's own budget slows down as well; no need to wait twice.
             pause = BACKOFF_SECONDS
+    pause = min(pause, RETRY_MAX_SECONDS)
     return Submission(
         attempt=submission.attempt,
         begun_at=submission.begun_at,
@@ -187,14 +191,13 @@ def _settled(submission: Submission, policy: RunPolicy, now: datetime) -> bool:
 
 def _settle_seconds(policy: RunPolicy) -> float:
     """When the look comes that can settle a lost answer."""
-    times = list(LOOK_AFTER_SECONDS)
-    while len(times) < policy.create_settle_looks or times[-1] < policy.create_settle_seconds:
-        times.append(times[-1] + BACKOFF_MAX_SECONDS)
-    return next(
-        seconds
-        for looks, seconds in enumerate(times, start=1)
-        if looks >= policy.create_settle_looks and seconds >= policy.create_settle_seconds
-    )
+    looks, seconds = policy.create_settle_looks, policy.create_settle_seconds
+    for number, after in enumerate(LOOK_AFTER_SECONDS, start=1):
+        if number >= looks and after >= seconds:
+            return after
+    last = LOOK_AFTER_SECONDS[-1]
+    more = max(looks - len(LOOK_AFTER_SECONDS), ceil((seconds - last) / BACKOFF_MAX_SECONDS))
+    return last + more * BACKOFF_MAX_SECONDS
 
 
 def _next_look(submission: Submission, sent: datetime) -> datetime:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_valid
 
 from prefect_vertex.capacity.candidates import VariableSet, naming
 from prefect_vertex.capacity.policy import parse_capacity
+from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
 from prefect_vertex.template.job import JobFields
@@ -25,8 +26,9 @@ from prefect_vertex.template.variables import VertexVariables
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Grace = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+_Grace = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+_Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class RenderedTemplate(JobFields, BaseJobConfiguration):
@@ -54,7 +56,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         repr=False,
     )
     worker_count: int = Field(default=1, ge=1)
-    maximum_run_time_hours: _Seconds = 24.0
+    maximum_run_time_hours: _Hours = 24.0
     regions: list[str] = Field(default_factory=list)
     # Judged with the rest of the walk, in words that name the entry at fault.
     strategy: SkipValidation[str | list[str] | None] = None
@@ -72,7 +74,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     setup_command: list[str] = Field(default_factory=list)
     prefect_api_key_secret: str | None = None
     provisioning_timeout_seconds: _Seconds | None = None
-    start_grace_seconds: _Grace = 900.0
+    start_grace_seconds: _Seconds = 900.0
     stall_timeout_seconds: _Seconds | None = None
     cancel_grace_seconds: _Grace = 60.0
     job_watch_poll_interval: _Seconds | None = None

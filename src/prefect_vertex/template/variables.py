@@ -221,7 +221,7 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
     )
     start_grace_seconds: float = Field(
         default=900,
-        ge=0,
+        gt=0,
         title="Start Grace (Seconds)",
         description=(
             "How long a job may run before its flow run has started; then it is cancelled and the "
