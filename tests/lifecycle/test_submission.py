@@ -165,7 +165,6 @@ def test_while_an_answer_is_open_something_may_have_been_sent(
             [33, 33],
         ),
         (RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=0)), [0, 0]),
-        (RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=1e14)), [86_400]),
     ],
 )
 def test_a_refusal_is_tried_again_after_a_growing_pause(
@@ -178,6 +177,18 @@ def test_a_refusal_is_tried_again_after_a_growing_pause(
         if pause:
             assert next_step(submission, POLICY, at(now, pause - 0.1)) == Hold(at(now, pause))
         assert next_step(submission, POLICY, at(now, pause)) == Send()
+
+
+@pytest.mark.parametrize("seconds", [901, 1e9, 1e14])
+def test_a_pause_beyond_the_budget_is_not_sat_out(
+    seconds: float, begun: Submission, now: datetime
+) -> None:
+    """Whatever date the service's word would lead to."""
+    error = RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=seconds))
+    submission = after_error(begun, error, now)
+
+    assert next_step(submission, POLICY, at(now, 1)) == Hold(at(now, 900))
+    assert isinstance(next_step(submission, POLICY, at(now, 900)), GiveUp)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(899, Send), (900, GiveUp)])

@@ -61,6 +61,12 @@ def no_room(stage: Stage, *locations: str) -> None:
         stage.gateway(location).down["create"] = refused(NO_ROOM_WORDS)
 
 
+def ledger(stage: Stage, run: Run) -> list[tuple[str, str, str]]:
+    """The latest: attempts, places and reasons."""
+    rows = stage.runs.tables[f"vertex-capacity-{run.id}"][-1]
+    return [(row["attempt"], row["candidate"], row["reason"]) for row in rows]
+
+
 async def fail(stage: Stage, run: Run, error: tuple[int, str] = STOCKOUT) -> None:
     """The newest job ends before it had machines."""
     newest = max(stage.jobs(run), key=lambda job: job.attempt)
@@ -189,6 +195,12 @@ async def test_a_candidate_that_is_skipped_beforehand_is_no_attempt(stage: Stage
 
     assert places(stage, run) == [B]
     assert stage.job(run).attempt == 1
+    stage.start(run)
+    await stage.tick()
+    assert ledger(stage, run) == [
+        ("none", A, "the quota does not allow that much here"),
+        ("1", B, "running"),
+    ]
 
 
 # --- passes and limits ----------------------------------------------------------------------------
@@ -686,6 +698,78 @@ async def test_a_preempted_run_goes_on_at_the_next_candidate(stage: Stage) -> No
 
     assert places(stage, run) == [A, B, C, A]
     assert "no capacity" not in run.message
+
+
+async def test_machines_that_were_taken_back_are_in_the_ledger(stage: Stage) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"regions": [B], "policy": SPOT}
+    run, _ = await stage.running(worker, **wishes)
+    await preempted(stage, worker, run, **wishes)
+    assert ledger(stage, run) == [("1", A, "the machines were taken back")]
+    await stage.tick()
+    stage.start(run)
+    await stage.tick()
+
+    assert ledger(stage, run) == [("1", A, "the machines were taken back"), ("2", B, "running")]
+    assert "prefect-vertex.capacity.lost" in {event for _, event, _ in stage.runs.events}
+
+
+async def test_a_run_that_is_preempted_to_the_end_has_every_try_in_its_ledger(
+    stage: Stage,
+) -> None:
+    wishes: dict[str, Any] = {
+        "regions": [B],
+        "policy": RunPolicy(spot=True, max_restarts=1),
+        "capacity": CapacityPolicy(max_restarts=1),
+    }
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, **wishes)
+    await preempted(stage, worker, run, **wishes)
+    stage.start(run)
+    await stage.tick()
+    newest = max(stage.jobs(run), key=lambda job: job.attempt)
+    stage.move(newest, "FAILED", STOCKOUT)
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    taken = "the machines were taken back"
+    assert ledger(stage, run) == [("1", A, taken), ("2", B, taken)]
+
+
+async def test_a_first_preemption_that_may_not_be_followed_has_a_ledger(stage: Stage) -> None:
+    policy = RunPolicy(spot=True, max_restarts=0)
+    run, _ = await stage.running(await stage.worker(), policy=policy)
+    stage.move(stage.job(run), "FAILED", STOCKOUT)
+    await stage.tick()
+
+    assert ledger(stage, run) == [("1", A, "the machines were taken back")]
+
+
+async def test_the_end_knows_where_the_run_had_been_preempted(stage: Stage) -> None:
+    wishes: dict[str, Any] = {
+        "regions": [B],
+        "policy": SPOT,
+        "capacity": CapacityPolicy(max_attempts=1),
+    }
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, **wishes)
+    no_room(stage, B)
+    await preempted(stage, worker, run, **wishes)
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert f"{A}: the machines were taken back. {STOCKOUT[1]}" in run.message.splitlines()
+
+
+async def test_a_job_that_ran_for_less_than_a_tick_is_in_the_ledger(stage: Stage) -> None:
+    no_room(stage, A)
+    run, _ = stage.submit(await stage.worker(), regions=[B])
+    await stage.rest()
+    stage.start(run)
+    stage.complete(run)
+    await stage.tick(2)
+
+    assert [reason for _, _, reason in ledger(stage, run)] == ["no machines free now", "running"]
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def table(trail: Trail, names: Sequence[str]) -> list[Mapping[str, str]]:
             "message": each.message,
             "seconds": f"{each.seconds:.0f}",
         }
-        for each in (*trail.ruled_out, *trail.tries)
+        for each in trail.told
     ]
 
 

@@ -133,7 +133,9 @@ def next_step(submission: Submission, policy: RunPolicy, now: datetime) -> Step:
     if spent >= policy.create_budget_seconds and submission.error:
         return GiveUp(f"{submission.error} Tried for {policy.create_budget_seconds:g} s.")
     if submission.retry_at is not None and now < submission.retry_at:
-        return Hold(submission.retry_at)
+        # Not past the end of the budget: another place may be due by then.
+        end = submission.begun_at + timedelta(seconds=policy.create_budget_seconds)
+        return Hold(min(submission.retry_at, end))
     return Send()
 
 

@@ -185,6 +185,7 @@ class Actor:
             self._soon(care)
             return False
         self._world.runs.log(view, logging.ERROR, decision.message)
+        await self.walker.ended(care, view)
         care.end(decision.outcome, crashed=True)
         return care.has_live_job
 

@@ -13,11 +13,12 @@ from prefect_vertex.capacity.refusals import (
     When,
     classify,
 )
-from prefect_vertex.capacity.walk import Trail
+from prefect_vertex.capacity.walk import MAX_MESSAGE_LENGTH, Trail, Try
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.decisions import Crash
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.lifecycle.submission import Submission
 
 
@@ -65,6 +66,29 @@ def refusal_of_job(job: JobSnapshot, otherwise: Crash) -> Refusal:
         text=error.message if error is not None else "",
     )
     return refusal if refusal.message else replace(refusal, message=otherwise.message)
+
+
+def try_of_started(job: JobSnapshot, candidate: int) -> Try:
+    """An attempt whose container had started, as the ledger tells it."""
+    if job.phase is JobPhase.FAILED:
+        error = job.error
+        refusal = classify(
+            when=When.AFTER_START,
+            job_code=error.code if error is not None else None,
+            text=error.message if error is not None else "",
+        )
+    else:
+        # It left, or was made to, because the run was back with the workers.
+        reason = RefusalReason.RESCHEDULED
+        refusal = Refusal(reason, SCOPE_OF[reason], job.error.message if job.error else "")
+    return Try(
+        attempt=job.attempt,
+        candidate=candidate,
+        begun_at=job.create_time,
+        ended_at=job.end_time or job.observed_at,
+        reason=refusal.reason,
+        message=refusal.message[:MAX_MESSAGE_LENGTH],
+    )
 
 
 def refusal_of_create(error: ServiceError) -> Refusal:

@@ -286,7 +286,11 @@ class Attendant:
             if care.tickets or care.adopted:
                 text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)
-            if job.phase is JobPhase.RUNNING:
+            running = (*job.resource_name.key, JobPhase.RUNNING.value)
+            was_missed = (
+                job.is_terminal and job.start_time is not None and running not in care.shown
+            )
+            if job.phase is JobPhase.RUNNING or was_missed:
                 await self._actor.walker.found(care, view, job)
 
 
