@@ -470,6 +470,18 @@ async def test_a_rate_that_outlasts_its_budget_stays_one_in_the_ledger(stage: St
     assert places(stage, run) == [B]
 
 
+async def test_a_failing_place_whose_budget_is_too_short_for_more_is_left_at_once(
+    stage: Stage,
+) -> None:
+    stage.gateway().script("create", no_answer("INTERNAL"))
+    policy = RunPolicy(create_budget_seconds=130)
+    run, _ = stage.submit(await stage.worker(), policy=policy, regions=[B])
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 1
+    assert places(stage, run) == [B]
+
+
 # --- the turn to submit ---------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ from prefect_vertex.lifecycle.decisions import Crash
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
-from prefect_vertex.lifecycle.submission import Submission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +100,21 @@ def refusal_of_create(error: ServiceError) -> Refusal:
     )
 
 
-def refusal_of_settled(submission: Submission, *, again: bool) -> Refusal | None:
-    """What creates say that came to nothing, though none was refused; None: send one more there.
+def refusal_of_failed(error: ServiceError) -> Refusal:
+    """What creates say that came to nothing in one place, though none was refused for good.
 
     The words may say it: a stockout comes as UNAVAILABLE too.
     """
-    if submission.cause is None:  # pragma: no cover - what is settled has a cause
-        return None
-    refusal = refusal_of_create(submission.cause)
-    if refusal.scope not in {Scope.AGAIN_THEN_HOP, Scope.SAME_LATER}:
+    refusal = refusal_of_create(error)
+    if refusal.scope is not Scope.AGAIN_THEN_HOP:
         return refusal
-    if again:
-        return None
     reason = RefusalReason.AILING
     return Refusal(reason, SCOPE_OF[reason], refusal.message)
+
+
+def may_be_sent_again(error: ServiceError) -> bool:
+    """Whether the same place may answer otherwise the next time, by all that was said."""
+    return refusal_of_create(error).scope in {Scope.AGAIN_THEN_HOP, Scope.SAME_LATER}
 
 
 def _words_of(error: ServiceError) -> str:

@@ -36,8 +36,9 @@ from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import (
     Answer,
     crash_for,
+    may_be_sent_again,
     refusal_of_create,
-    refusal_of_settled,
+    refusal_of_failed,
 )
 from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
@@ -201,10 +202,12 @@ class Submitter:
 
     def _settle(self, care: Care, submission: Submission, step: Settled) -> bool:
         """A create came to nothing for certain: send one more, or go elsewhere."""
-        refusal = refusal_of_settled(submission, again=step.again)
-        if refusal is None:
+        if submission.cause is None:  # pragma: no cover - what is settled has a cause
+            return self._fail(care, submission.error)
+        if step.again and may_be_sent_again(submission.cause):
             care.submission = sent_anew(submission)
         else:
+            refusal = refusal_of_failed(submission.cause)
             care.answer = self._answer_of(care, submission, refusal, submission.error)
         return True
 
@@ -212,7 +215,7 @@ class Submitter:
         """The budget of one attempt is spent; of another there may be one left."""
         if step.may_exist or submission.cause is None:
             return self._fail(care, step.message)
-        refusal = replace(refusal_of_create(submission.cause), message=step.message)
+        refusal = replace(refusal_of_failed(submission.cause), message=step.message)
         care.answer = self._answer_of(care, submission, refusal, step.message)
         return True
 

@@ -120,7 +120,7 @@ class Walker:
                 return False
         trail = self._longer(care, view, answer)
         if answer.refusal.scope is Scope.STOP:
-            if len(trail.tries) > 1:
+            if len(trail.told) > 1:
                 await self._publish(care, view, trail, "The walk ended: no other place helps.")
             await self._settle(view, trail, answer)
             return answer.otherwise
