@@ -54,6 +54,8 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         repr=False,
     )
     worker_count: int = Field(default=1, ge=1)
+    replicas: Literal["flow", "command"] = "flow"
+    gang_start: bool = True
     maximum_run_time_hours: _Seconds = 24.0
     regions: list[str] = Field(default_factory=list)
     # Judged with the rest of the walk, in words that name the entry at fault.
