@@ -17,6 +17,7 @@ from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import crash_for
 from prefect_vertex.reconciler.care import Assignment, Care
+from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.steps import Attendant
@@ -181,6 +182,8 @@ class Reconciler:
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
         self._ended_since = begun
         self._wanted |= self._due()
+        if self._swept_at is None:
+            self._wanted |= await left_behind(self.world, views.values())
         if self._sweep_due(begun):
             self._wanted |= await self._sweep(views)
             self._swept_at = begun

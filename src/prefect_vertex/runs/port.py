@@ -103,6 +103,20 @@ class FlowRuns(Protocol):
         """The value that holds a claim, empty if nobody does."""
         ...
 
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """Whether anybody holds a key that begins so."""
+        ...
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """The follower flow runs of these runs that have not ended, of all attempts."""
+        ...
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """The same of one attempt of a run that does not exist any more, which unlinks them."""
+        ...
+
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
         ...

@@ -31,6 +31,7 @@ from prefect.client.schemas.sorting import FlowRunSort, LogSort, TaskRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
+from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
 from prefect_vertex.runs.telling import emit_job_event, write_line
@@ -192,6 +193,22 @@ class PrefectFlowRuns:
                 return await self._client.read_flow_run_input(uuid.UUID(run_id), key)
         except StatusError:
             return ""
+
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """Whether anybody holds a key that begins so; one request, however many do."""
+        async with asking():
+            held = await self._client.filter_flow_run_input(uuid.UUID(run_id), prefix, 1, set())
+        return bool(held)
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """The follower flow runs of these runs that have not ended; they are in no pool."""
+        return await unfinished_followers(self._client, leader_ids)
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """The same of one attempt of a run that does not exist any more, by idempotency key."""
+        return await orphaned_followers(self._client, leader_id, attempt, replicas)
 
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
