@@ -35,8 +35,7 @@ A_VIEW = RunView(
 CALLS: dict[str, Any] = {
     "read": lambda runs: runs.read(NOBODY),
     "read_many": lambda runs: runs.read_many([NOBODY]),
-    "cancelling": lambda runs: runs.cancelling(),
-    "ended_since": lambda runs: runs.ended_since(datetime.now(UTC)),
+    "cancelling_or_ended": lambda runs: runs.cancelling_or_ended(datetime.now(UTC)),
     "unfinished": lambda runs: runs.unfinished(),
     "propose": lambda runs: runs.propose(NOBODY, CRASH),
     "label": lambda runs: runs.label(NOBODY, {}),

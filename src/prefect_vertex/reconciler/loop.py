@@ -173,11 +173,9 @@ class Reconciler:
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
         self._wanted |= await self._observer.look(sorted(self._targets(), key=str))
-        views = {view.id: view for view in await self.world.runs.cancelling()}
         since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
-        ended = await self.world.runs.ended_since(since)
-        views |= {view.id: view for view in ended}
-        self._learn_places(ended)
+        views = {view.id: view for view in await self.world.runs.cancelling_or_ended(since)}
+        self._learn_places(views.values())
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
         self._ended_since = begun
         self._wanted |= self._due()
