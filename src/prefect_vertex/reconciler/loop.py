@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Self
@@ -236,8 +236,10 @@ class Reconciler:
         await self._upkeep.mind_holders(cares, roster)
         return {view.id for view in unfinished} | self.book.keys()
 
-    def _learn_places(self, views: Iterable[RunView]) -> None:
+    def _learn_places(self, views: Collection[RunView]) -> None:
         """List the places that runs name from now on, though no template mentions them."""
+        if not views:
+            return
         targets = self._targets()
         known = {(target.project, target.location) for target in targets}
         locations = {target.location for target in targets}
