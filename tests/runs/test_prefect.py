@@ -100,6 +100,8 @@ async def test_what_is_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
 async def test_runs_that_wait_for_a_retry_are_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
     """One that waits in a dead container is offered to nobody: only a sweep finds it."""
     run = await pool.run(StateType.SCHEDULED, "AwaitingRetry")
+    await pool.run(StateType.FAILED, "AwaitingRetry")
+    await pool.run()
 
     assert [view.id for view in await runs.unfinished()] == [str(run.id)]
 

@@ -112,19 +112,21 @@ class PrefectFlowRuns:
         """
         wanted = FlowRunFilter(
             operator=Operator.or_,  # type: ignore[call-arg] # a field, of a mixin that is no model
-            state=_of_types([StateType.CANCELLING]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])),
             end_time=FlowRunFilterEndTime(after_=since),
         )
         return await self._filtered(wanted)
 
     async def unfinished(self) -> list[RunView]:
         """All of the pool's runs that have begun and not ended, those that wait to retry too."""
-        waiting = FlowRunFilterState(
-            type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]),
+        state = FlowRunFilterState(
+            operator=Operator.or_,  # type: ignore[call-arg] # as above
+            type=FlowRunFilterStateType(any_=_BEGUN),
             name=FlowRunFilterStateName(any_=["AwaitingRetry"]),
         )
-        begun = await self._filtered(FlowRunFilter(state=_of_types(_BEGUN)))
-        return begun + await self._filtered(FlowRunFilter(state=waiting))
+        views = await self._filtered(FlowRunFilter(state=state))
+        # A state of any type may have that name.
+        return [view for view in views if not view.is_final]
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state, unforced; whether the server accepted it."""
@@ -298,7 +300,3 @@ class PrefectFlowRuns:
         if not needs_previous(view):
             return view
         return replace(view, previous=await self.came_from(view))
-
-
-def _of_types(types: list[StateType]) -> FlowRunFilterState:
-    return FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
