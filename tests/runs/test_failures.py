@@ -111,7 +111,7 @@ async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> N
     with answering(200, body) as url:
         async with PrefectClient(url) as client:
             runs = PrefectFlowRuns(client, "a-pool")
-            for call in (CALLS["read"], CALLS["cancelling"], CALLS["roster"]):
+            for call in (CALLS["read"], CALLS["cancelling_or_ended"], CALLS["roster"]):
                 with pytest.raises(PrefectUnavailableError):
                     await call(runs)
 
