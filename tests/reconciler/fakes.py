@@ -180,15 +180,11 @@ class FakeFlowRuns:
         known = [uuid.UUID(run_id) for run_id in run_ids]
         return {str(key): self._view(self.rows[str(key)]) for key in known if str(key) in self.rows}
 
-    async def cancelling(self) -> list[RunView]:
-        """See `FlowRuns.cancelling`."""
-        return await self._in_states("cancelling", {RunState.CANCELLING})
-
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """See `FlowRuns.ended_since`."""
-        await self._call("ended_since")
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """See `FlowRuns.cancelling_or_ended`."""
+        views = await self._in_states("cancelling_or_ended", {RunState.CANCELLING})
         rows = self.rows.values()
-        return [self._view(run) for run in rows if run.ended_at and run.ended_at >= since]
+        return views + [self._view(run) for run in rows if run.ended_at and run.ended_at >= since]
 
     async def unfinished(self) -> list[RunView]:
         """See `FlowRuns.unfinished`: also runs that wait for a retry."""

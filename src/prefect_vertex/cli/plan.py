@@ -21,7 +21,6 @@ from cyclopts import Parameter
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL
 
-from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.cli.gcloud import gcloud_script
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
 from prefect_vertex.errors import PlanError, SetupError
@@ -191,15 +190,15 @@ def _planned(configuration: VertexJobConfiguration) -> list[JobPlan]:
     if configuration.fault is not None:
         raise configuration.fault
     identities: dict[str, tuple[str, str]] = {}
-    for title, one in zip(configuration.titles, configuration.rendered, strict=True):
-        with naming(title):
+    for one in configuration.rendered:
+        with one.judging():
             credentials = one.credential_values()
             identities[credentials.key] = known_identity(credentials)
     spec = configuration.run_spec(identities=identities)
     bootstrap = packed_bootstrap()
     plans = []
-    for title, each in zip(configuration.titles, spec.candidates, strict=True):
-        with naming(title):
+    for one, each in zip(configuration.rendered, spec.candidates, strict=True):
+        with one.judging():
             plans.append(build_plan(spec, each, attempt=1, bootstrap=bootstrap))
     return plans
 

@@ -56,12 +56,8 @@ class FlowRuns(Protocol):
         """Read runs by id; one that is missing from the answer may still exist."""
         ...
 
-    async def cancelling(self) -> list[RunView]:
-        """The pool's runs that are Cancelling."""
-        ...
-
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """The pool's runs that ended at or after a time."""
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """The pool's runs that are Cancelling, and those that ended at or after a time."""
         ...
 
     async def unfinished(self) -> list[RunView]:
