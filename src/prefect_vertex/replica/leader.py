@@ -50,7 +50,8 @@ def _see_off(member: Membership, crew: Crew, heartbeat: Heartbeat) -> None:
     if run is None or is_final(run):
         departure = Departure(member, crew, run)
         departure.wait()
-        heartbeat.stop()
+        # One last sign, so that the progress artifact shows all that was done.
+        heartbeat.leave("its flow run has ended")
         departure.settle()
 
 
