@@ -66,6 +66,7 @@ SAMPLES: list[tuple[int, str, TerminationReason, str]] = [
     (3, exited(76), R.CANNOT_START, "setup_command or the installation of EXTRA_PIP_PACKAGES"),
     (3, exited(77), R.CANNOT_START, "the Prefect API key's secret"),
     (3, exited(78), R.CANNOT_START, "could not read its configuration"),
+    (3, exited(79), R.INCOMPLETE, "not all replicas had checked in"),
     (3, exited(42), R.CONTAINER_FAILED, "exited with status 42."),
     (
         3,

@@ -22,6 +22,7 @@ from prefect_vertex.lifecycle.states import JobPhase
 
 _INVALID_ARGUMENT = 3
 """The code of every end that a replica's exit brought about."""
+_INCOMPLETE_STATUS = 79
 MAX_DETAIL_LENGTH = 4000
 """Characters of Vertex AI's text kept in a state message; its end holds the traceback."""
 
@@ -90,6 +91,11 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "the bootstrap could not read its configuration",
         "Check env for variables that begin with PREFECT_; the text below names the one at fault.",
     ),
+    _INCOMPLETE_STATUS: (
+        TerminationReason.INCOMPLETE,
+        "not all replicas had checked in within provisioning_timeout_seconds, and nothing was run",
+        "Try another region or machine_type or a smaller worker_count, or raise that limit.",
+    ),
     126: (
         TerminationReason.CANNOT_START,
         "the command is not executable",
@@ -127,7 +133,7 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "",
     ),
 }
-"""Exit statuses with a meaning of their own; 70 to 78 are this product's bootstrap's."""
+"""Exit statuses with a meaning of their own; 70 to 79 are this product's bootstrap's."""
 
 _SUMMARY: dict[TerminationReason, tuple[str, str]] = {
     TerminationReason.NO_CAPACITY: (
@@ -187,6 +193,18 @@ def diagnose(
     summary += what or _bare_state(job)
     detail = _detail(job.error.message) if job.error else "Vertex AI gave no reason."
     return Diagnosis(reason=reason, summary=f"{summary}.", detail=detail, resolution=resolution)
+
+
+def is_incomplete(job: JobSnapshot) -> bool:
+    """Whether a replica ended the job because others had not checked in.
+
+    None had begun by then, though all machines may have been there and the job called RUNNING.
+    """
+    if job.phase is not JobPhase.FAILED or job.error is None:
+        return False
+    match = _EXIT_STATUS.search(job.error.message)
+    status = int(match["status"]) if match is not None else 0
+    return job.error.code == _INVALID_ARGUMENT and status == _INCOMPLETE_STATUS
 
 
 def _bare_state(job: JobSnapshot) -> str:

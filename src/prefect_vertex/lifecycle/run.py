@@ -52,6 +52,9 @@ VERDICT_LABEL = "prefect-vertex.verdict"
 """`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel."""
 CANDIDATE_LABEL = "prefect-vertex.candidate"
 """`<attempt>:<index>:<replicas>`: the announced attempt's candidate, and its job's replicas."""
+LEADER_LABEL = "prefect-vertex.leader"
+"""On a follower's flow run: the leader's id; its attempt stands in the label for that."""
+RANK_LABEL = "prefect-vertex.rank"
 WALK_LABEL = "prefect-vertex.walk"
 """What was tried before that attempt; see `capacity.trail`."""
 
@@ -159,6 +162,11 @@ class RunView:
             return None
         index, replicas = (whole_number(text) for text in rest)
         return None if index is None or replicas is None else (index, replicas)
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas its last announced attempt has; 1 before the first."""
+        return (self.candidate(self.attempt) or (0, 1))[1]
 
     def verdict(self, attempt: int) -> str:
         """Why this product cancels that attempt's job; empty if it does not."""

@@ -20,6 +20,8 @@ from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, Termination
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 
+_WAITED_IN_VAIN = frozenset({TerminationReason.PROVISIONING_TIMEOUT, TerminationReason.INCOMPLETE})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -54,8 +56,8 @@ class Choice:
 
 def refusal_of_job(job: JobSnapshot, otherwise: Crash) -> Refusal:
     """What a job that never started says about its place."""
-    if otherwise.outcome.reason is TerminationReason.PROVISIONING_TIMEOUT:
-        # Cancelled by ourselves, which says nothing; the wait does.
+    if otherwise.outcome.reason in _WAITED_IN_VAIN:
+        # Ended by ourselves, which says nothing; the wait does.
         reason = RefusalReason.NO_ROOM
         return Refusal(reason, SCOPE_OF[reason], otherwise.message)
     error = job.error

@@ -50,7 +50,8 @@ async def announce(world: World, care: Care, view: RunView, plan: JobPlan) -> No
         raise RuntimeError(f"Flow run {care.run_id} is announced without a candidate.")
     trail, index = care.choice.trail, care.choice.candidate
     care.policy, text = care.assignment.policy_at(index), format_trail(trail)
-    replicas = care.assignment.spec.candidates[index].worker_count
+    pools = plan.request.custom_job.job_spec.worker_pool_specs
+    replicas = sum(pool.replica_count for pool in pools)
     await world.runs.label(
         care.run_id,
         {

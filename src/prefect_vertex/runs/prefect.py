@@ -19,6 +19,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterState,
     FlowRunFilterStateName,
     FlowRunFilterStateType,
+    Operator,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
@@ -28,6 +29,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
+from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
 from prefect_vertex.runs.signs import last_sign
@@ -45,7 +47,6 @@ PAGE_SIZE = 200
 """The server's own maximum; 201 is refused (3.9.1)."""
 
 _BEGUN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
-_ENDED = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
 
 
 class PrefectFlowRuns:
@@ -100,21 +101,30 @@ class PrefectFlowRuns:
                 views[str(run.id)] = await self._complete(run)
         return views
 
-    async def cancelling(self) -> list[RunView]:
-        """The pool's runs that are Cancelling."""
-        return await self._in_states([StateType.CANCELLING])
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """The pool's runs that are Cancelling, and those that ended at or after a time.
 
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """The pool's runs that ended at or after a time."""
-        return await self._in_states(_ENDED, end_time=FlowRunFilterEndTime(after_=since))
+        One question: it is asked at each tick, and each costs the worker and the server the same,
+        however little is answered. Only a final run has an end time: the server takes it away from
+        a run that goes on.
+        """
+        wanted = FlowRunFilter(
+            operator=Operator.or_,  # type: ignore[call-arg] # a field, of a mixin that is no model
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])),
+            end_time=FlowRunFilterEndTime(after_=since),
+        )
+        return await self._filtered(wanted)
 
     async def unfinished(self) -> list[RunView]:
         """All of the pool's runs that have begun and not ended, those that wait to retry too."""
-        waiting = FlowRunFilterState(
-            type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]),
+        state = FlowRunFilterState(
+            operator=Operator.or_,  # type: ignore[call-arg] # as above
+            type=FlowRunFilterStateType(any_=_BEGUN),
             name=FlowRunFilterStateName(any_=["AwaitingRetry"]),
         )
-        return await self._in_states(_BEGUN) + await self._filtered(FlowRunFilter(state=waiting))
+        views = await self._filtered(FlowRunFilter(state=state))
+        # A state of any type may have that name.
+        return [view for view in views if not view.is_final]
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state, unforced; whether the server accepted it."""
@@ -190,6 +200,22 @@ class PrefectFlowRuns:
         except StatusError:
             return ""
 
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """Whether anybody holds a key that begins so; one request, however many do."""
+        async with asking():
+            held = await self._client.filter_flow_run_input(uuid.UUID(run_id), prefix, 1, set())
+        return bool(held)
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """The follower flow runs of these runs that have not ended; they are in no pool."""
+        return await unfinished_followers(self._client, leader_ids)
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """The same of one attempt of a run that does not exist any more, by idempotency key."""
+        return await orphaned_followers(self._client, leader_id, attempt, replicas)
+
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
         try:
@@ -236,15 +262,6 @@ class PrefectFlowRuns:
     def emit(self, run: RunView, event: str, key: str, payload: Mapping[str, str]) -> None:
         """Emit an event about the run's job; the same run, event and key are one event."""
         emit_job_event(run, event, key, payload)
-
-    async def _in_states(
-        self,
-        types: list[StateType],
-        *,
-        end_time: FlowRunFilterEndTime | None = None,
-    ) -> list[RunView]:
-        state = FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
-        return await self._filtered(FlowRunFilter(state=state, end_time=end_time))
 
     async def _filtered(self, wanted: FlowRunFilter) -> list[RunView]:
         """The pool's runs that pass a filter, every page."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from prefect.workers.base import BaseJobConfiguration
@@ -14,13 +15,8 @@ from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
 from prefect_vertex.template.job import JobFields
-from prefect_vertex.template.render import (
-    check_names,
-    check_texts,
-    is_unset,
-    renamed,
-    set_variables,
-)
+from prefect_vertex.template.names import check_names, explaining, without_effect
+from prefect_vertex.template.render import check_texts, is_unset, renamed, set_variables
 from prefect_vertex.template.variables import VertexVariables
 
 if TYPE_CHECKING:
@@ -57,6 +53,8 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     )
     worker_count: int = Field(default=1, ge=1)
     maximum_run_time_hours: _Hours = 24.0
+    replicas: Literal["flow", "command"] = "flow"
+    gang_start: bool = True
     regions: list[str] = Field(default_factory=list)
     # Judged with the rest of the walk, in words that name the entry at fault.
     strategy: SkipValidation[str | list[str] | None] = None
@@ -81,6 +79,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
     _title: str = PrivateAttr(default="")
+    _idle: frozenset[str] = PrivateAttr(default=frozenset())
     _others: tuple[Self, ...] = PrivateAttr(default=())
 
     @property
@@ -102,6 +101,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     def is_one_of_several(self) -> bool:
         """Whether its run has other candidates too."""
         return bool(self._title)
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Say of a mistake found inside which candidate has it, and whether the template does."""
+        with naming(self._title), explaining(self._idle):
+            yield
 
     @model_validator(mode="before")
     @classmethod
@@ -165,8 +170,10 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         cls, template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
     ) -> Self:
         with renamed(cls.model_fields):
-            return await super().from_template_and_values(
+            one: Self = await super().from_template_and_values(
                 base_job_template=template,
                 values=values,
                 client=client,
             )
+        one._idle = without_effect(template, values)
+        return one
