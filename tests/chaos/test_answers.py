@@ -23,7 +23,6 @@ REFUSALS = {
     "FAILED_PRECONDITION",
     "OUT_OF_RANGE",
     "UNIMPLEMENTED",
-    "DATA_LOSS",
 }
 SHORT_CODES = ["UNAVAILABLE", "PERMISSION_DENIED"]
 WHENS: list[When] = ["before", "after"]

@@ -373,7 +373,10 @@ class FakeFlowRuns:
         }
         if old in refused[new]:
             return False
-        wrong = old.is_final or (new is RunState.PENDING and old is not RunState.PENDING)
+        # Two workers may read the same Cancelling run in the same moment, and both be right.
+        wrong = (old.is_final and old is not new) or (
+            new is RunState.PENDING and old is not RunState.PENDING
+        )
         if wrong or (run.suspended and old is RunState.PAUSED):
             self.misdeeds.append(f"{proposal.name} over {run.names[-1]}")
         return True

@@ -11,13 +11,9 @@ from collections.abc import Iterable
 
 from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.decisions import (
-    Crash,
     Create,
     Decision,
     HandBack,
-    Hop,
-    MarkCancelled,
-    Reschedule,
     Settle,
 )
 from prefect_vertex.lifecycle.run import LEADER_LABEL, RANK_LABEL, RunState, RunView
@@ -26,8 +22,12 @@ from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.runs.port import Proposal
 
-_AT_AN_END = (Settle, Crash, Hop, MarkCancelled, Reschedule, HandBack, Create)
-"""Decisions that are taken only once the last attempt's job is over."""
+_AT_AN_END = (Settle, HandBack, Create)
+"""Decisions that are taken only once the last attempt's job is over.
+
+Those that propose a state for the leader are left out: what they rest on would be out of date by
+the time the followers were read.  The look that follows them settles, and ends up here.
+"""
 
 _MOST_REPLICAS = 200
 """How many are looked for where nothing says how many there were: one request."""
@@ -36,7 +36,7 @@ _MOST_REPLICAS = 200
 async def settle_followers(
     world: World, care: Care, view: RunView | None, decision: Decision
 ) -> ResourceName | None:
-    """End the flow runs of replicas whose job is over, before their leader's end is settled.
+    """End the flow runs of replicas whose job is over, where their leader's end is settled.
 
     Safe to repeat: it reads what has not ended, and proposes.
 
@@ -65,9 +65,7 @@ async def settle_followers(
     name = identifier_of(view) if view is not None else None
     if found and care.newest is None and name is not None and name.key not in care.absences:
         return name
-    cancelled = isinstance(decision, MarkCancelled) or (
-        view is not None and view.state in {RunState.CANCELLING, RunState.CANCELLED}
-    )
+    cancelled = view is not None and view.state in {RunState.CANCELLING, RunState.CANCELLED}
     for follower in found:
         if 0 < follower.attempt <= last:
             end = _end_of(care, follower, cancelled=cancelled)
