@@ -23,8 +23,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## The main job on real input: server, emulator, worker, forecast (KEEP=1, SERIES=all)
-	@$(BIN)/prefect-vertex demo $(if $(SERIES),--series $(SERIES)) $(if $(KEEP),--keep)
+demo: $(STAMP) ## The main job on real input: server, emulator, worker, forecast (KEEP=1, SERIES=all, REPLICAS=3)
+	@$(BIN)/prefect-vertex demo $(if $(SERIES),--series $(SERIES)) $(if $(REPLICAS),--replicas $(REPLICAS)) $(if $(KEEP),--keep)
 
 emulator: $(STAMP) ## The Vertex AI emulator and Cloud Storage, until Ctrl-C
 	@$(BIN)/prefect-vertex emulator start

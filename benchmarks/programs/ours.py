@@ -2,7 +2,7 @@
 
     python -P ours.py REPORT worker start --pool P
 
-REPORT holds, renewed every second, how long in all some run has waited because the submission
+REPORT holds, looked at every second, how long in all some run has waited because the submission
 budget was empty.  The worker itself runs as it is: its budgets are only looked at.
 """
 
@@ -32,11 +32,15 @@ def _watch(report: Path) -> None:
     Budgets.__init__ = noted  # type: ignore[method-assign]
 
     def write() -> None:
+        written = None
         while True:
             empty = sum(budgets.submissions.empty_seconds for budgets in seen)
-            draft = report.with_suffix(".draft")
-            draft.write_text(json.dumps({"empty_seconds": empty}))
-            os.replace(draft, report)  # noqa: PTH105 - shorter so
+            # Each file that is written counts as the worker's CPU time.
+            if empty != written:
+                draft = report.with_suffix(".draft")
+                draft.write_text(json.dumps({"empty_seconds": empty}))
+                os.replace(draft, report)  # noqa: PTH105 - shorter so
+                written = empty
             time.sleep(_PERIOD_SECONDS)
 
     threading.Thread(target=write, daemon=True).start()

@@ -1,25 +1,43 @@
-"""All models on one series: scored inside its past, chosen there, then put to the test.
+"""One model on one series: tried inside the series' past, then fitted to all of it.
 
-The choice is made by `choose`, which is given the estimation sample and nothing else: the 24
-months that the competition withheld are read only to score what was already decided.
+The trial is given the estimation sample and nothing else: the 24 months that the competition
+withheld are read only to score what was already decided.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import accuracy
-from models import fit
-from results import Choice, Contest, ModelName
+from models import fit, give_way
+from results import Entry, Fit, ModelName, Trial
 from series import HORIZON, PERIOD, FloatArray, Series
 
 _SHORTEST_PAST: Final = 3 * PERIOD
 
 
-def choose(train: FloatArray, models: Sequence[ModelName]) -> Choice:
-    """Choose a model by a backtest on the end of the estimation sample.
+def enter(series: Series, model: ModelName) -> Entry:
+    """Try a model on the series' past, then fit it to the whole estimation sample.
 
-    The backtest forecasts the last 24 months from those before; whole years fewer where the sample
-    would leave less than three years to fit on. Equal scores go to the model named first.
+    Raises:
+        ValueError: The sample has less than four years.
+    """
+    past, ahead = split(series.train)
+    tried = fit(model, past, len(ahead))
+    fitted = fit(model, series.train, len(series.actual))
+    return _entry(series, model, tried, fitted)
+
+
+def enter_failed(series: Series, model: ModelName, reason: str) -> Entry:
+    """The entry of a model whose process came to grief: seasonal naive in its place."""
+    past, ahead = split(series.train)
+    tried = give_way(past, len(ahead), reason)
+    fitted = give_way(series.train, len(series.actual), reason)
+    return _entry(series, model, tried, fitted)
+
+
+def split(train: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What the trial fits on, and the months that it forecasts: the last 24 of the sample.
+
+    Whole years fewer where less than three years would be left to fit on.
 
     Raises:
         ValueError: The sample has less than four years.
@@ -27,14 +45,10 @@ def choose(train: FloatArray, models: Sequence[ModelName]) -> Choice:
     months = min(HORIZON, (len(train) - _SHORTEST_PAST) // PERIOD * PERIOD)
     if months < PERIOD:
         raise ValueError(f"a backtest needs 48 months; the estimation sample has {len(train)}")
-    past, ahead = train[:-months], train[-months:]
-    fits = {model: fit(model, past, months) for model in models}
-    scores = {model: accuracy.mase(ahead, each.forecast.mean, past) for model, each in fits.items()}
-    return Choice(min(scores, key=scores.__getitem__), scores, fits)
+    return train[:-months], train[-months:]
 
 
-def hold(series: Series, models: Sequence[ModelName]) -> Contest:
-    """Choose a model for a series, then fit every model to the whole estimation sample."""
-    choice = choose(series.train, models)
-    fits = {model: fit(model, series.train, len(series.actual)) for model in models}
-    return Contest(series, choice, fits)
+def _entry(series: Series, model: ModelName, tried: Fit, fitted: Fit) -> Entry:
+    past, ahead = split(series.train)
+    score = accuracy.mase(ahead, tried.forecast.mean, past)
+    return Entry(series.name, model, Trial(score, tried.warnings, tried.failure), fitted)

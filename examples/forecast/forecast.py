@@ -1,45 +1,62 @@
 """Forecast monthly tourism, score it on what happened, and write the results.
 
-An ordinary Prefect flow: it runs the same on a laptop (`python forecast.py`) and as a Vertex AI
-CustomJob through a work pool. It forecasts series of the 2010 tourism forecasting competition with
-five models, picks one for each series on a backtest inside its past, and scores all of them on the
-24 months that the competition withheld.
+An ordinary Prefect flow: it runs the same on a laptop (`python forecast.py`), as a Vertex AI
+CustomJob through a work pool, and on many replicas of one. It forecasts series of the 2010 tourism
+forecasting competition with five models, picks one for each series on a backtest inside its past,
+and scores all of them on the 24 months that the competition withheld.
+
+Each replica forecasts its share and leaves a file with it; the leader merges the files into the
+results, which are the same to the last bit however many replicas there were.
 """
 
 import base64
 import json
-import math
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import output
-import report
+import parts
+import units
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.futures import as_completed
-from prefect.task_runners import ProcessPoolTaskRunner
 from pydantic import Field
-from results import MODEL_NAMES, Contest, ModelName
-from series import HORIZON, choose_names, monthly_series
+from results import MODEL_NAMES, Contest, Entry, ModelName
+from series import HORIZON, choose_names
+from units import DivideBy, Unit
+
+from prefect_vertex import replica
 
 # The models' matrices are small: with a BLAS thread a core each fit takes three times as long, and
-# the processes already fill the cores. Read when a process loads NumPy, so by the pool's processes.
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+# the pool's processes already fill the cores. And how many threads add up decides the last bits.
+os.environ.update(
+    dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+)
 
-_LARGEST_CHUNK: Final = 8
-_CHUNKS: Final = 12
+_LOG_LINES = 6
 
 
-@task(task_run_name="forecast from {names[0]}", cache_policy=NO_CACHE)
-def forecast_chunk(names: list[str], models: list[ModelName]) -> list[Contest]:
-    """Run the contest on a few series; a process of the pool does one chunk at a time."""
-    # statsmodels takes seconds to import, which the flow's own process is spared.
-    import contest
+@task(cache_policy=NO_CACHE)
+def forecast_share(share: list[Unit]) -> list[Entry]:
+    """Run this replica's units, as many at once as it has slots; none fails the others."""
+    logger = get_run_logger()
+    me = replica.current()
+    results: list[replica.UnitResult[Entry]] = []
 
-    return [contest.hold(monthly_series()[name], models) for name in names]
+    def note(result: replica.UnitResult[Entry]) -> None:
+        results.append(result)
+        done, total = len(results), len(share)
+        me.progress(done, total)
+        if not result.ok:
+            unit = share[result.index]
+            logger.warning("%s on %s failed: %s", unit.model, unit.series, result.error)
+        if done * _LOG_LINES // total > (done - 1) * _LOG_LINES // total:
+            logger.info("forecast %d of %d series and models", done, total)
+
+    me.progress(0, len(share))
+    done = replica.map_slots(units.run, share, weight=units.weight, on_result=note)
+    return [units.entry_of(*each) for each in zip(share, done, strict=True)]
 
 
 @task(retries=2, retry_delay_seconds=5, cache_policy=NO_CACHE)
@@ -48,38 +65,77 @@ def write_results(target: str, files: dict[str, bytes]) -> list[str]:
     return output.write_files(target, files)
 
 
-@flow(name="forecast", task_runner=ProcessPoolTaskRunner())  # type: ignore[arg-type]  # its future type is narrower
+write_part = write_results.with_options(name="write_part")
+
+
+@task(retries=2, retry_delay_seconds=5, cache_policy=NO_CACHE)
+def read_parts(places: list[str]) -> list[bytes]:
+    """Read what the replicas have written; again, if a bucket does not answer."""
+    return [output.read_file(place) for place in places]
+
+
+@flow(name="forecast")
 def forecast(
     series: Annotated[int, Field(ge=1, le=366)] | Literal["all"] = 24,
     models: Annotated[list[ModelName], Field(min_length=1)] | None = None,
     output_dir: str | None = None,
+    divide_by: DivideBy = "series",
 ) -> dict[str, Any]:
     """Forecast 24 months of each series with each model, and compare with what happened.
 
     Args:
         series: How many of the 366 series, evenly spread over them, or "all".
         models: Which models take part; all five if not given.
-        output_dir: Folder or gs://bucket/prefix for the results. If not given, below the job's
-            checkpoint directory, or `output` where there is none.
+        output_dir: Folder or gs://bucket/prefix for the results, which every replica can reach.
+            If not given, below the job's checkpoint directory, or `output` where there is none.
+        divide_by: What several replicas divide among them: "series", each with all models, or
+            "models", each with all series.
 
     Returns:
-        What `accuracy.json` holds, and where the files are.
+        What `accuracy.json` holds, and where the files are; on a replica that is not the leader
+        where its part is.
     """
     logger = get_run_logger()
+    me = replica.current()
     names = choose_names(series)
     taking_part = [model for model in MODEL_NAMES if models is None or model in models]
-    logger.info("forecasting %d series with %s", len(names), ", ".join(taking_part))
-
-    contests = _hold_contests(names, taking_part)
-    rows = report.accuracy_by_model(contests)
-    table = report.as_markdown(rows)
-    logger.info("accuracy over %d months of %d series:\n%s", HORIZON, len(names), table)
-
-    import picture  # late for the same reason as the models: the pool's processes do not draw
-
-    image = picture.draw(contests)
+    share = units.share_of(me, names, taking_part, divide_by)
+    logger.info(
+        "replica %d of %d, %d at once: %d of %d forecasts of %d series with %s",
+        me.rank,
+        me.world_size,
+        me.slots,
+        len(share),
+        len(names) * len(taking_part),
+        len(names),
+        ", ".join(taking_part),
+    )
     target = output_dir or output.default_target()
-    summary: dict[str, Any] = {"series": len(names), "months": HORIZON, "accuracy": rows}
+    file = f"parts/{me.rank}-of-{me.world_size}.parquet"
+    written = write_part(target, {file: parts.as_parquet(forecast_share(share))})
+    places = me.gather(written[0], "parts")
+    if places is None:
+        return {"files": written}
+    contests = parts.merge(read_parts(places), names, taking_part)
+    return _report(contests, target)
+
+
+def _report(contests: list[Contest], target: str) -> dict[str, Any]:
+    """What the leader alone does: one accuracy table, one picture, the files."""
+    # Late: the other replicas need neither, nor what they import.
+    import picture
+    import report
+
+    logger = get_run_logger()
+    rows = report.accuracy_by_model(contests)
+    logger.info(
+        "accuracy over %d months of %d series:\n%s",
+        HORIZON,
+        len(contests),
+        report.as_markdown(rows),
+    )
+    image = picture.draw(contests)
+    summary: dict[str, Any] = {"series": len(contests), "months": HORIZON, "accuracy": rows}
     files = {
         "accuracy.json": json.dumps(summary, indent=2).encode() + b"\n",
         "accuracy.parquet": report.as_parquet(report.accuracy_by_series(contests)),
@@ -87,31 +143,18 @@ def forecast(
         "forecasts.png": image,
     }
     written = write_results(target, files)
-    _publish(rows, image)
+    _publish(rows, report.COLUMNS, image)
     for path in written:
         logger.info("wrote %s", path)
     return {**summary, "files": written}
 
 
-def _hold_contests(names: Sequence[str], models: list[ModelName]) -> list[Contest]:
-    """All contests in the order of the names, in chunks, with a log line as each is done."""
-    logger = get_run_logger()
-    size = min(_LARGEST_CHUNK, math.ceil(len(names) / _CHUNKS))
-    chunks = [list(names[start : start + size]) for start in range(0, len(names), size)]
-    by_name: dict[str, Contest] = {}
-    for future in as_completed([forecast_chunk.submit(chunk, models) for chunk in chunks]):
-        by_name |= {each.series.name: each for each in future.result()}
-        logger.info("forecast %d of %d series", len(by_name), len(names))
-    return [by_name[name] for name in names]
-
-
-def _publish(rows: Sequence[dict[str, Any]], image: bytes) -> None:
+def _publish(rows: Sequence[dict[str, Any]], columns: dict[str, str], image: bytes) -> None:
     """Show table and picture on the flow run's page."""
     create_table_artifact(
         key="forecast-accuracy",
         table=[
-            {heading: _rounded(row[field]) for field, heading in report.COLUMNS.items()}
-            for row in rows
+            {heading: _rounded(row[field]) for field, heading in columns.items()} for row in rows
         ],
         description="Accuracy on the hold-out: means over series. Least is best, but for the "
         "interval, which is right at 80.",

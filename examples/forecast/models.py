@@ -7,6 +7,7 @@ and keeps an account of what went wrong on the way, so that nothing has to be pr
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -172,10 +173,16 @@ def fit(model: ModelName, values: FloatArray, horizon: int) -> Fit:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            forecast, failure = _checked(MODELS[model](values, horizon), values), None
+            forecast = _checked(MODELS[model](values, horizon), values)
         except Exception as error:  # noqa: BLE001 - optimisers raise what they like; it is reported
-            forecast, failure = seasonal_naive(values, horizon), f"{type(error).__name__}: {error}"
-    return Fit(_cut_at_zero(forecast), len(caught), failure)
+            reason = f"{type(error).__name__}: {error}"
+            return replace(give_way(values, horizon, reason), warnings=len(caught))
+    return Fit(_cut_at_zero(forecast), len(caught))
+
+
+def give_way(values: FloatArray, horizon: int, reason: str) -> Fit:
+    """The fit of a model that failed: seasonal naive's forecast in place of its own."""
+    return Fit(_cut_at_zero(seasonal_naive(values, horizon)), failure=reason)
 
 
 def _checked(forecast: Forecast, values: FloatArray) -> Forecast:

@@ -84,8 +84,8 @@ def _spread(contests: Sequence[Contest]) -> list[Contest]:
 
 
 def _panel(axes: Any, contest: Contest, *, lowest: bool) -> None:
-    model, series = contest.choice.model, contest.series
-    forecast = contest.fits[model].forecast
+    model, series = contest.chosen, contest.series
+    forecast = contest.entries[model].fit.forecast
     past = series.train[-_PAST_MONTHS:]
     before = np.arange(1 - len(past), 1)
     ahead = np.arange(1, len(series.actual) + 1)

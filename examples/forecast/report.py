@@ -31,24 +31,24 @@ def accuracy_by_model(contests: Sequence[Contest]) -> list[dict[str, Any]]:
     Measures are means over series. Fits are counted twice a series, on the backtest and on the
     whole estimation sample; a failed one has seasonal naive's forecast in its place.
     """
-    models = list(contests[0].fits)
+    models = list(contests[0].entries)
     rows = [_row(model, contests, [(each, model) for each in contests]) for model in models]
-    chosen = _row(CHOSEN, contests, [(each, each.choice.model) for each in contests])
+    chosen = _row(CHOSEN, contests, [(each, each.chosen) for each in contests])
     return [*rows, chosen]
 
 
 def _row(
     name: str, contests: Sequence[Contest], entries: Sequence[tuple[Contest, ModelName]]
 ) -> dict[str, Any]:
-    scores = [_scores(contest, contest.fits[model]) for contest, model in entries]
+    scores = [_scores(contest, contest.entries[model].fit) for contest, model in entries]
     fits = [
         fit
         for contest, model in entries
-        for fit in (contest.fits[model], contest.choice.fits[model])
+        for fit in (contest.entries[model].fit, contest.entries[model].trial)
     ]
     return {
         "model": name,
-        "chosen_for": sum(name in (each.choice.model, CHOSEN) for each in contests),
+        "chosen_for": sum(name in (each.chosen, CHOSEN) for each in contests),
         **{measure: float(np.mean([score[measure] for score in scores])) for measure in scores[0]},
         "fit_warnings": sum(fit.warnings for fit in fits),
         "failed_fits": sum(fit.failure is not None for fit in fits),
@@ -72,14 +72,14 @@ def accuracy_by_series(contests: Sequence[Contest]) -> pd.DataFrame:
             {
                 "series": contest.series.name,
                 "model": model,
-                "chosen": model == contest.choice.model,
-                "backtest_mase": contest.choice.scores[model],
-                **_scores(contest, fit),
-                "fit_warnings": fit.warnings + contest.choice.fits[model].warnings,
-                "failure": fit.failure or contest.choice.fits[model].failure,
+                "chosen": model == contest.chosen,
+                "backtest_mase": entry.trial.mase,
+                **_scores(contest, entry.fit),
+                "fit_warnings": entry.fit.warnings + entry.trial.warnings,
+                "failure": entry.fit.failure or entry.trial.failure,
             }
             for contest in contests
-            for model, fit in contest.fits.items()
+            for model, entry in contest.entries.items()
         ]
     ).astype({"failure": "string"})
 
@@ -91,16 +91,16 @@ def forecasts(contests: Sequence[Contest]) -> pd.DataFrame:
             {
                 "series": contest.series.name,
                 "model": model,
-                "chosen": model == contest.choice.model,
+                "chosen": model == contest.chosen,
                 "month": np.arange(1, len(contest.series.actual) + 1),
-                "forecast": fit.forecast.mean,
-                "lower_80": fit.forecast.lower,
-                "upper_80": fit.forecast.upper,
+                "forecast": entry.fit.forecast.mean,
+                "lower_80": entry.fit.forecast.lower,
+                "upper_80": entry.fit.forecast.upper,
                 "actual": contest.series.actual,
             }
         )
         for contest in contests
-        for model, fit in contest.fits.items()
+        for model, entry in contest.entries.items()
     ).reset_index(drop=True)
 
 

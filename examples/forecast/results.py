@@ -4,6 +4,7 @@ They stand apart from the models, whose libraries take seconds to import: the pr
 flow handles results, and only those that fit need more.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -35,18 +36,37 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The model with the least MASE on the backtest, and how each did there."""
+class Trial:
+    """How a model did on the backtest, inside the past; after a failure seasonal naive did."""
 
+    mase: float
+    warnings: int = 0
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model on one series: its trial, and its fit to the whole estimation sample."""
+
+    series: str
     model: ModelName
-    scores: dict[ModelName, float]
-    fits: dict[ModelName, Fit]
+    trial: Trial
+    fit: Fit
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One series with its forecasts by model, and the model chosen before the hold-out was read."""
+    """One series with its entries by model, and the model that their trials chose."""
 
     series: Series
-    choice: Choice
-    fits: dict[ModelName, Fit]
+    chosen: ModelName
+    entries: dict[ModelName, Entry]
+
+
+def decide(series: Series, entries: Sequence[Entry]) -> Contest:
+    """Choose the model with the least MASE on its trial; of equal ones that named first.
+
+    Trials know nothing of the 24 months that the competition withheld, and nothing else is read.
+    """
+    chosen = min(entries, key=lambda entry: entry.trial.mase).model
+    return Contest(series, chosen, {entry.model: entry for entry in entries})

@@ -74,6 +74,14 @@ class SetupError(PrefectVertexError):
     """This machine lacks something: an extra, a program, a setting, a reachable server."""
 
 
+class ReplicaError(PrefectVertexError):
+    """Another replica failed, went silent or left; or this one cannot reach the meeting place.
+
+    Raised by `barrier` and `gather`, and at the end of the leader's flow function, so that one
+    failed replica fails the leader's run.  The message names rank and reason.
+    """
+
+
 class DeliveryError(PrefectVertexError):
     """The code could not be brought to where the container can fetch it."""
 

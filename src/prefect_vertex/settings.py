@@ -29,6 +29,7 @@ class VertexSettings(PrefectBaseSettings):
     tick_seconds: float = Field(
         default=5.0,
         ge=1.0,
+        le=86_400,
         description=(
             "Seconds between two looks at the pool's jobs. A run's job_watch_poll_interval can "
             "shorten it; pages of jobs lengthen it so that they take at most half of the reads."
@@ -53,14 +54,18 @@ class VertexSettings(PrefectBaseSettings):
     create_budget_seconds: float = Field(
         default=900.0,
         gt=0,
+        le=86_400,
         description=(
-            "How long the creation of one CustomJob is tried while Vertex AI does not answer or "
-            "has no quota. A budget of time, so that an outage of minutes loses no run."
+            "How long the creation of one CustomJob is tried in one place while Vertex AI does not "
+            "answer, or is asked too often. A budget of time, so that an outage of minutes loses "
+            "no run. A create that is known to have left no job is sent once more there, and then "
+            "in the next place."
         ),
     )
     create_settle_seconds: float = Field(
         default=120.0,
         ge=0,
+        le=86_400,
         description=(
             "After a create whose answer was lost: how long an empty look for its job settles "
             "nothing, because the list may lag and the create may still be under way."
@@ -78,6 +83,7 @@ class VertexSettings(PrefectBaseSettings):
     sweep_seconds: float = Field(
         default=60.0,
         ge=1.0,
+        le=86_400,
         description="Seconds between two reads of all of the pool's unfinished flow runs.",
     )
     lease_seconds: float = Field(
@@ -92,6 +98,7 @@ class VertexSettings(PrefectBaseSettings):
     requeue_grace_seconds: float = Field(
         default=30.0,
         ge=0,
+        le=86_400,
         description=(
             "How long a run whose worker is gone, with no job, is left alone before it goes back "
             "to Scheduled. Prefect itself takes 90 s to call a silent worker offline."
@@ -100,6 +107,7 @@ class VertexSettings(PrefectBaseSettings):
     unannounced_seconds: float = Field(
         default=180.0,
         ge=0,
+        le=86_400,
         description=(
             "How long a run that became Pending may name no worker while others of the pool are "
             "online, before it goes back to Scheduled. With none but this one online, it goes "

@@ -187,6 +187,14 @@ def test_a_candidates_own_region_is_filled_in() -> None:
         {"command": "echo {region}"},
         {"setup_command": ["echo {region}"]},
         {"worker_pools": [{"container_spec": {"env": {"A": "{region}"}, "command": ["{region}"]}}]},
+        {
+            "job_spec_patch": [
+                {"op": "add", "path": f"/job_spec/worker_pool_specs/0/container_spec/{path}"}
+                | {"value": {"name": "A", "value": "{region}"}}
+                for path in ("env/-", "env", "command", "command/0")
+            ]
+        },
+        {"job_spec_patch": [{"op": "add", "path": "/labels/a", "value": "{region}"}]},
         {"image": "{{ region }}"},
         {"image": "{{region}}"},
         {"image": "${region}"},
@@ -198,6 +206,15 @@ def test_a_candidates_own_region_is_filled_in() -> None:
 )
 def test_what_is_the_users_own_or_no_placeholder_is_left_alone(variables: dict[str, Any]) -> None:
     assert fill_region(variables, "us-east1") == variables
+
+
+def test_a_patch_of_anything_else_is_filled_in() -> None:
+    path = "/job_spec/network"
+    patch = [{"op": "add", "path": path, "value": "n-{region}"}]
+
+    filled = fill_region({"job_spec_patch": patch}, "us-east1")
+
+    assert filled["job_spec_patch"] == [{"op": "add", "path": path, "value": "n-us-east1"}]
 
 
 def test_without_a_region_nothing_is_filled_in() -> None:

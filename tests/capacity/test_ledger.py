@@ -61,6 +61,33 @@ def test_a_name_says_what_tells_candidates_apart(
     assert names_of([a_candidate(*each) for each in candidates]) == expected
 
 
+def test_a_strategy_is_named_however_it_is_written() -> None:
+    candidates = [a_candidate("a", "n1"), a_candidate("a", "n1")]
+    for candidate, strategy in zip(candidates, (4, "standard"), strict=True):
+        candidate.job_spec["scheduling"] = {"strategy": strategy}  # type: ignore[index]  # a dict
+
+    assert names_of(candidates) == ("a (SPOT)", "a (STANDARD)")
+
+
+def test_accelerators_tell_candidates_apart() -> None:
+    def with_gpu(count: int | None, kind: str) -> Candidate:
+        machine = {"machine_type": "n1", "accelerator_type": kind, "accelerator_count": count}
+        return Candidate(
+            project="p",
+            location="a",
+            job_spec={"worker_pool_specs": [{"machine_spec": machine}]},
+        )
+
+    several = [
+        with_gpu(1, "NVIDIA_L4"),
+        with_gpu(2, "NVIDIA_L4"),
+        with_gpu(None, "NVIDIA_TESLA_T4"),
+    ]
+
+    assert names_of(several) == ("a (1 NVIDIA_L4)", "a (2 NVIDIA_L4)", "a (1 NVIDIA_TESLA_T4)")
+    assert len({digest_of([each]) for each in several}) == 3
+
+
 def test_a_spec_of_any_form_has_a_name() -> None:
     """The template is the user's; what it lacks is said where the job is planned."""
     odd = [Candidate(project="p", location="a", job_spec=spec) for spec in ({}, {"scheduling": 7})]

@@ -174,7 +174,7 @@ def test_a_demand_is_read_off_the_request_itself(demand_of_job: Callable[..., De
     }
     spot = {"scheduling": {"strategy": "SPOT"}}
 
-    demand = demand_of_job(machine, worker_count=3, job_spec=spot)
+    demand = demand_of_job(machine, worker_count=3, replicas="command", job_spec=spot)
 
     assert (demand.project, demand.location, demand.strategy) == ("p-12345", "us-central1", "SPOT")
     assert figures(demand) == {

@@ -7,6 +7,7 @@ forecasting submitter, I inferred.
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,12 @@ import pytest
 from prefect_vertex.capacity.reasons import SCOPE_OF
 from prefect_vertex.capacity.refusals import RefusalReason, Scope, When, classify
 from prefect_vertex.capacity.rows import TABLE
+from prefect_vertex.lifecycle.diagnosis import diagnose
+from prefect_vertex.lifecycle.outcomes import TerminationReason
+from prefect_vertex.lifecycle.policy import RunPolicy
+from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.naming import ResourceName
 
 AT_CREATE, BEFORE, AFTER = When.AT_CREATE, When.BEFORE_START, When.AFTER_START
 
@@ -194,6 +201,47 @@ REFUSED_CREATES = [
         "service provider.",
         grpc_code="FAILED_PRECONDITION",
     ),
+    sample(
+        "quota with the advice of a stockout-I",
+        RefusalReason.QUOTA,
+        f"{QUOTA}. Try a different region.",
+        grpc_code="RESOURCE_EXHAUSTED",
+    ),
+    sample(
+        "advice, and nothing else-I",
+        RefusalReason.NO_ROOM,
+        "Please try another zone.",
+        grpc_code="UNAVAILABLE",
+    ),
+    sample(
+        "rate of creations, without its ErrorInfo-I",
+        RefusalReason.RATE,
+        "Quota exceeded for quota metric 'Custom job creation' and limit 'Custom job creation per "
+        "minute' of service 'aiplatform.googleapis.com' for consumer 'project_number:1'.",
+        grpc_code="RESOURCE_EXHAUSTED",
+    ),
+    sample(
+        "billing as a precondition-I",
+        RefusalReason.ACCESS,
+        "Billing must be enabled for activation of service '[aiplatform.googleapis.com]'.",
+        grpc_code="FAILED_PRECONDITION",
+    ),
+    sample(
+        "an API that is off, as a precondition-I",
+        RefusalReason.ACCESS,
+        "Vertex AI API has not been used in project 42 before or it is disabled.",
+        grpc_code="FAILED_PRECONDITION",
+    ),
+    *(
+        sample(
+            f"a stockout about {name!r}-I",
+            RefusalReason.NO_ROOM,
+            f"ZONE_RESOURCE_POOL_EXHAUSTED: The zone '{name}' has no room for its network "
+            "interface.",
+            grpc_code="RESOURCE_EXHAUSTED",
+        )
+        for name in ("projects/vpc-host/zones/us-central1-a", "projects/network-prod/zones/a")
+    ),
     sample("no answer-D", RefusalReason.INTERNAL, grpc_code="DEADLINE_EXCEEDED"),
     sample("a call of ours that was cancelled-D", RefusalReason.INTERNAL, grpc_code="CANCELLED"),
     sample("unavailable-D", RefusalReason.INTERNAL, "try later", grpc_code="UNAVAILABLE"),
@@ -293,6 +341,11 @@ NEVER_STARTED = [
         for tail in (STOCKOUT, "google.api_core.exceptions.TooManyRequests: quota exceeded")
         for code in (3, None)
     ),
+    sample(
+        "a container's end, wrapped-I",
+        RefusalReason.CONTAINER,
+        f"code=INVALID_ARGUMENT, message={CONTAINER.format(tail='quota exceeded')}",
+    ),
     sample("code 3 without a known word-I", RefusalReason.WRONG_REQUEST, "no", job_code=3),
 ]
 
@@ -301,6 +354,17 @@ STARTED = [
     sample("spot-D", RefusalReason.PREEMPTED, STOCKOUT, job_code=8),
     sample("spot, without a number-D", RefusalReason.PREEMPTED, STOCKOUT),
     sample("preempted-I", RefusalReason.PREEMPTED, "The machine was preempted.", job_code=13),
+    *(
+        sample(f"spot, code {code}-I", RefusalReason.PREEMPTED, STOCKOUT, job_code=code)
+        for code in (2, 3, 5, 9, 10, 13, 14, 15)
+    ),
+    sample(
+        "container, its status and a stockout in one line-I",
+        RefusalReason.CONTAINER,
+        f"The replica workerpool0-0 exited with a non-zero status of 1. {STOCKOUT}",
+        job_code=13,
+    ),
+    sample("stderr below another sentence-I", RefusalReason.ENDED, f"It failed.\n{STOCKOUT}"),
     sample("internal-D", RefusalReason.INTERNAL, "Internal error occurred", job_code=13),
     sample("container-O", RefusalReason.CONTAINER, CONTAINER.format(tail="boom"), job_code=3),
     sample(
@@ -424,6 +488,7 @@ def test_a_create_s_code_counts_before_a_job_s() -> None:
         (RefusalReason.RATE, Scope.SAME_LATER),
         (RefusalReason.INTERNAL, Scope.AGAIN_THEN_HOP),
         (RefusalReason.PREEMPTED, Scope.NEXT_AS_RESTART),
+        (RefusalReason.AILING, Scope.HOP_COME_BACK),
         (RefusalReason.NETWORK, Scope.HOP),
         (RefusalReason.IMAGE, Scope.HOP),
     ],
@@ -438,7 +503,9 @@ def test_every_reason_has_a_scope_and_words_of_its_own() -> None:
 
 
 def test_every_reason_but_the_container_s_own_sentence_is_in_the_table() -> None:
-    assert {row.reason for row in TABLE} == set(RefusalReason)
+    """Nor are the one that takes two creates to tell, and the one that no words tell."""
+    others = {RefusalReason.AILING, RefusalReason.RESCHEDULED}
+    assert {row.reason for row in TABLE} == set(RefusalReason) - others
 
 
 def test_whatever_arrives_has_an_answer() -> None:
@@ -462,3 +529,38 @@ def test_only_a_preemption_and_an_internal_error_go_on_after_the_start() -> None
     }
 
     assert scopes == {Scope.STOP, Scope.NEXT_AS_RESTART, Scope.AGAIN_THEN_HOP}
+
+
+@pytest.mark.parametrize("code", range(17))
+@pytest.mark.parametrize(
+    "text",
+    [
+        STOCKOUT,
+        QUOTA,
+        f"{QUOTA}. Try a different region.",
+        "The machine was preempted.",
+        "gone",
+        CONTAINER.format(tail=STOCKOUT),
+        f"It failed.\n{STOCKOUT}",
+    ],
+)
+def test_a_preemption_is_one_here_and_in_a_job_s_diagnosis(code: int, text: str) -> None:
+    """Two places read the same answer: one says whether to go on, the other where."""
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    job = JobSnapshot(
+        resource_name=ResourceName("42", "us-central1", "1"),
+        display_name="j",
+        phase=JobPhase.FAILED,
+        state="JOB_STATE_FAILED",
+        observed_at=moment,
+        create_time=moment,
+        start_time=moment,
+        end_time=moment,
+        error=JobError(code=code, message=text),
+        described=True,
+    )
+
+    here = classify(when=AFTER, job_code=code, text=text).reason is RefusalReason.PREEMPTED
+    there = diagnose(job, RunPolicy(spot=True)).reason is TerminationReason.PREEMPTED
+
+    assert here == there

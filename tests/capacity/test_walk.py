@@ -16,6 +16,7 @@ from prefect_vertex.capacity.refusals import RefusalReason
 from prefect_vertex.capacity.trail import ROOM_FOR_WORDS, format_trail, parse_trail
 from prefect_vertex.capacity.walk import (
     MAX_MESSAGE_LENGTH,
+    MAX_PAST,
     MAX_TRIES,
     Exhausted,
     Next,
@@ -215,11 +216,94 @@ def test_a_run_that_is_submitted_again_may_ask_everywhere_again() -> None:
     assert (trail.restarts, trail.answered) == (1, 2)
 
 
+# --- many candidates, and many tries --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "reason", "each"),
+    [
+        (60, RefusalReason.NO_ROOM, 1),
+        (61, RefusalReason.NO_ROOM, 1),
+        (31, RefusalReason.INTERNAL, 2),
+        (150, RefusalReason.NO_ROOM, 1),
+    ],
+)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_pass_of_any_length_ends(
+    count: int, reason: RefusalReason, each: int, passes: int
+) -> None:
+    capacity = CapacityPolicy(max_attempts=0, max_wall_seconds=0, max_passes=passes)
+    length = count * each * passes
+
+    trail, steps, ended = course([(reason, 1)] * (length + 1), count, capacity)
+
+    assert ended
+    assert len(steps) == length
+    assert set(trail.last_answers) == set(range(count))
+
+
+def test_there_is_a_pause_after_a_long_pass() -> None:
+    _, steps, _ = course([(RefusalReason.NO_ROOM, 1)] * 124, 61, ENDLESS)
+
+    pauses = [(later.at - earlier.at).total_seconds() - 1 for earlier, later in pairwise(steps)]
+    assert [place for place, pause in enumerate(pauses, start=1) if pause] == [61, 122]
+    assert [pause for pause in pauses if pause] == [60, 120]
+
+
+def test_what_was_tried_before_a_restart_is_still_told() -> None:
+    lost = Try(
+        attempt=3,
+        candidate=2,
+        begun_at=at(20),
+        ended_at=at(90),
+        reason=RefusalReason.PREEMPTED,
+        message="gone",
+    )
+    trail = restarted(walked("0:room 1:quota", count=3), "", first=0, lost=lost)
+    again = parse_trail(format_trail(trail))
+
+    assert [each.reason.name for each in again.told] == ["NO_ROOM", "QUOTA", "PREEMPTED"]
+    assert again == trail
+    assert again.attempts == 0
+    assert restarted(trail, "others", first=0).told == ()
+
+
+def test_of_many_restarts_each_candidates_last_is_told() -> None:
+    trail = Trail()
+    for number in range(200):
+        lost = Try(
+            attempt=number,
+            candidate=number % 3 if number else 7,
+            begun_at=at(number),
+            ended_at=at(number),
+            reason=RefusalReason.PREEMPTED,
+        )
+        trail = restarted(trail, "", first=0, lost=lost)
+
+    assert len(trail.told) == MAX_PAST + 1
+    assert trail.told[0].candidate == 7
+    assert trail.told[-1].attempt == 199
+
+
+def test_faults_of_an_earlier_walk_end_no_later_one() -> None:
+    trail = restarted(walked("0:image"), "", first=0)
+    later = walked("1:network", trail=trail)
+
+    assert isinstance(next_try(later, 2, ENDLESS, at(20)), Next)
+
+
 # --- on its way in a label ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", "7", '{"t":[[1]]}', '{"t":[[1,0,0,0,"X",9]]}']
+    "text",
+    [
+        *("", "{", "null", "[]", "7", '{"t":[[1]]}', '{"t":[[1,0,0,0,"X",9]]}'),
+        # The last second of the year 9999, to which nothing can be added.
+        '{"b":253402300799}',
+        '{"t":[[1,0,0,253402300799,"NO_ROOM",0]],"m":["x"]}',
+        '{"b":-1}',
+    ],
 )
 def test_a_trail_that_cannot_be_read_is_an_empty_one(text: str) -> None:
     assert parse_trail(text) == Trail()
@@ -237,6 +321,16 @@ def test_an_empty_trail_is_short() -> None:
 
 def test_equal_words_are_written_once() -> None:
     assert format_trail(walked("0:room 0:room 0:room", count=1)).count("room in 0") == 1
+
+
+def test_the_words_of_a_usual_walk_survive_a_change_of_worker() -> None:
+    tried = walked("0:room").tries[0]
+    trail = Trail()
+    for attempt in range(1, 7):
+        words = str(attempt) * MAX_MESSAGE_LENGTH
+        trail = with_try(trail, replace(tried, attempt=attempt, message=words), 1)
+
+    assert parse_trail(format_trail(trail)) == trail
 
 
 def test_a_label_has_room_for_so_many_words() -> None:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,10 @@ LEDGER = Ledger()
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marks of this folder."""
     config.addinivalue_line("markers", "chaos: real processes, killed and cut off")
-    config.addinivalue_line("markers", "beside: may run beside others, which saves their waits")
+    config.addinivalue_line(
+        "markers", "beside(seconds): runs beside others in the short form; its length"
+    )
+    config.addinivalue_line("markers", "disturbing: beside others only with a site of its own")
     config.addinivalue_line("markers", "long: only with CHAOS_LONG=1, as `make chaos` sets it")
 
 
@@ -69,6 +72,13 @@ def is_long() -> bool:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """Server, emulator and proxies."""
+    with opened_site() as site:
+        yield site
+
+
+@contextmanager
+def opened_site() -> Iterator[Site]:
+    """Start server, emulator and proxies; their figures go into the ledger at the end."""
     from tests.chaos.site import Site
 
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-chaos-"))
@@ -78,7 +88,9 @@ def site() -> Iterator[Site]:
         try:
             yield site
         finally:
-            LEDGER.faults.update(site.proxies.call("fired"))
+            fired = site.proxies.call("fired")
+            with LEDGER.lock:
+                LEDGER.faults.update(fired)
             site.close()
     if not os.environ.get("CHAOS_KEEP"):
         shutil.rmtree(home, ignore_errors=True)
@@ -88,30 +100,46 @@ class Crowd:
     """Runs the tests that are marked `beside` at once, each in a thread with a pool of its own.
 
     Most of a scenario is waiting, so that in the short form three of them take little longer than
-    one; more would find the limit of the server's SQLite.  In the long form there is none of this.
+    one; more would find the limit of the server's SQLite.  One that stops the services themselves
+    has its own, and a thread beside those.  In the long form there is none of this.
     """
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._begun: dict[str, Future[None]] = {}
         self._threads = ThreadPoolExecutor(max_workers=3)
+        self._apart = ThreadPoolExecutor(max_workers=1)
 
     def result(self, item: pytest.Function) -> None:
         """Wait for one test; the first who asks starts all that are selected."""
         if not self._begun:
-            for each in item.session.items:
-                if isinstance(each, pytest.Function) and is_beside(each):
-                    self._begun[each.nodeid] = self._threads.submit(self._play, each)
+            beside = [
+                each
+                for each in item.session.items
+                if isinstance(each, pytest.Function) and is_beside(each)
+            ]
+            # The long ones first, or one of them would be left to the end.
+            for each in sorted(beside, key=_seconds, reverse=True):
+                threads = self._apart if is_disturbing(each) else self._threads
+                self._begun[each.nodeid] = threads.submit(self._play, each)
         self._begun[item.nodeid].result()
 
     def _play(self, item: pytest.Function) -> None:
         given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
         begun = time.monotonic()
         try:
-            with closing(self._site.pool()) as pool:
+            with self._place(item) as site, closing(site.pool()) as pool:
                 item.obj(pool=pool, is_long=False, **given)
         finally:
             LEDGER.seconds[item.name] = time.monotonic() - begun
+
+    @contextmanager
+    def _place(self, item: pytest.Function) -> Iterator[Site]:
+        if not is_disturbing(item):
+            yield self._site
+            return
+        with opened_site() as site:
+            yield site
 
     def wait(self) -> None:
         """Wait until all that were started have ended, well or not."""
@@ -120,6 +148,18 @@ class Crowd:
     def close(self) -> None:
         """Wait, and let go of the threads."""
         self._threads.shutdown()
+        self._apart.shutdown()
+
+
+def _seconds(item: pytest.Function) -> float:
+    """About how long a test that runs beside others takes; for their order."""
+    mark = item.get_closest_marker("beside")
+    return float(mark.kwargs.get("seconds", 0)) if mark is not None else 0.0
+
+
+def is_disturbing(item: pytest.Function) -> bool:
+    """Whether a test stops what the others use."""
+    return item.get_closest_marker("disturbing") is not None
 
 
 def is_beside(item: pytest.Item) -> bool:

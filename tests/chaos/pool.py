@@ -19,7 +19,7 @@ from prefect.states import Scheduled
 from tests.chaos.ledger import Expected, Problem, judge
 from tests.chaos.processes import Worker
 from tests.chaos.rules import Rule
-from tests.chaos.waiting import patiently, wait_for
+from tests.chaos.waiting import ASK_SECONDS, patiently, wait_for
 
 from prefect_vertex.cli.local import share
 
@@ -30,6 +30,8 @@ REGION = "us-central1"
 IMAGE = "us-docker.pkg.dev/demo-project/chaos/image:1"
 STUB = Path(__file__).with_name("stub.py")
 LOG_TAIL = 3000
+SETTLE_SECONDS = 1.0
+"""Between two accounts of all of a pool's runs, which are read whole."""
 
 
 @dataclass
@@ -202,7 +204,8 @@ class Pool:
             return state if set(state.split("/")) & set(wanted) else ""
 
         with self._told(run):
-            found: str = wait_for(reached, seconds, f"{run} is {' or '.join(wanted)}")
+            what = f"{run} is {' or '.join(wanted)}"
+            found: str = wait_for(reached, seconds, what, pause=ASK_SECONDS)
         return found
 
     def jobs(self, run: UUID | None = None) -> list[dict[str, Any]]:
@@ -224,7 +227,8 @@ class Pool:
             return None
 
         with self._told(run):
-            job: dict[str, Any] = wait_for(found, seconds, f"a job of {run} in {states}")
+            what = f"a job of {run} in {states}"
+            job: dict[str, Any] = wait_for(found, seconds, what, pause=ASK_SECONDS)
         return job
 
     @contextmanager
@@ -269,7 +273,7 @@ class Pool:
             died = [each for each in self.workers if not each.is_released and not each.is_alive()]
             if died or any(problem.is_lasting for problem in problems):
                 break
-            time.sleep(0.5)
+            time.sleep(SETTLE_SECONDS)
         self.site.ledger.close(len(self.runs), problems)
         if problems:
             lines = [f"{problem.kind}: {problem.text}" for problem in problems]

@@ -32,7 +32,8 @@ QUICK = {
     "PREFECT_INTEGRATIONS_VERTEX_READS_PER_MINUTE": "60000",
     # A server on SQLite says 503 where two write at once; the client's pauses double each time.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
-    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    # Each poll writes into the database, which takes one writer at a time.
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "3",
 }
 """Seconds instead of minutes; what is waited for is the same."""

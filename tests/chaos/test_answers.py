@@ -23,7 +23,6 @@ REFUSALS = {
     "FAILED_PRECONDITION",
     "OUT_OF_RANGE",
     "UNIMPLEMENTED",
-    "DATA_LOSS",
 }
 SHORT_CODES = ["UNAVAILABLE", "PERMISSION_DENIED"]
 WHENS: list[When] = ["before", "after"]
@@ -39,7 +38,7 @@ def _expected(code: str, when: When) -> Expected:
     return REFUSED if when == "before" else REFUSED_YET_DONE
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=30)
 def test_creates_that_fail_or_whose_answer_is_lost(pool: Pool, *, is_long: bool) -> None:
     """Each run gets its one job, or one refusal; also where lists are behind."""
     pool.worker().wait_ready()
@@ -123,7 +122,7 @@ SHORT_KINDS = [KINDS[0], KINDS[5], KINDS[6], KINDS[8]]
 SHORT_TROUBLES = [TROUBLES[1]]
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=30)
 def test_the_prefect_api_fails_for_one_call_of_a_run(pool: Pool, *, is_long: bool) -> None:
     """One run's bad call touches no other run, and not even that run's end."""
     worker = pool.worker()
@@ -165,7 +164,7 @@ def test_a_submission_that_breaks_off_between_pending_and_its_announcement(pool:
     assert worker.is_alive()
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=15)
 def test_a_waiting_state_that_arrives_late_takes_no_end_away(pool: Pool, *, is_long: bool) -> None:
     """A proposal is held on its way until its run has long ended: the run stays Completed."""
     kind = "POST /flow_runs/ID/set_state InfrastructurePending"

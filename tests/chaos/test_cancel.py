@@ -20,7 +20,7 @@ SCARCE_METRIC = "custom_model_training_n2_cpus"
 RARE = "c2-standard-8"
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=50)
 def test_cancelled_in_every_phase(pool: Pool, *, is_long: bool) -> None:
     """Submitting, queued, provisioning, starting, running, hung, ended, elsewhere, by force."""
     control = pool.site.cloud.control

@@ -24,7 +24,7 @@ SHORT: list[Point] = [
 ]
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=30)
 @pytest.mark.parametrize("part", [0, 1])
 def test_killed_before_and_after_its_calls(pool: Pool, part: int, *, is_long: bool) -> None:
     """Wherever in its life a worker dies, its runs end well, with one job and one start each."""

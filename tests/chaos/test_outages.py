@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.chaos.pool import Pool
 
 
+@pytest.mark.beside(seconds=50)
+@pytest.mark.disturbing
 def test_both_services_fail_and_come_back(pool: Pool, *, is_long: bool) -> None:
     """Runs from before, in and after an outage end well, and the worker is the same process."""
     worker = pool.worker()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=60)
 def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
     """As many jobs as runs, and each run ends once."""
     workers = [pool.worker(), pool.worker()]
@@ -59,7 +59,7 @@ def test_a_signal_changes_no_state(pool: Pool, number: signal.Signals) -> None:
     assert live == {"JOB_STATE_RUNNING"}
 
 
-@pytest.mark.beside
+@pytest.mark.beside(seconds=20)
 def test_the_template_names_another_location_now(pool: Pool, *, is_long: bool) -> None:
     """A worker that starts after the template moved still finds, ends and cancels the old jobs."""
     first = pool.worker("steady")

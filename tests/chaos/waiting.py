@@ -9,11 +9,16 @@ from typing import Any, TypeVar
 import httpx
 
 BUSY_SECONDS = 120.0
+LOOK_SECONDS = 0.05
+ASK_SECONDS = 0.25
+"""Between two questions to a service: each costs the server as much as a worker's call does."""
 T = TypeVar("T")
 
 
-def wait_for(holds: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait until something holds; returns what it gave.
+def wait_for(
+    holds: Callable[[], Any], seconds: float, what: str, *, pause: float = LOOK_SECONDS
+) -> Any:
+    """Wait until something holds, looking at it after each pause; returns what it gave.
 
     Raises:
         AssertionError: It did not in time.
@@ -22,7 +27,7 @@ def wait_for(holds: Callable[[], Any], seconds: float, what: str) -> Any:
     while not (value := holds()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.05)
+        time.sleep(pause)
     return value
 
 

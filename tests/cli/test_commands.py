@@ -33,6 +33,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         pytest.param(["demo", "--series", "0"], "366 monthly series", id="no series"),
         pytest.param(["demo", "--series", "999"], "366 monthly series", id="too many series"),
+        pytest.param(["demo", "--replicas", "0"], "expected 1 or more", id="no replicas"),
         pytest.param(["demo", "--output", "{file}"], "cannot be a directory", id="output a file"),
         pytest.param(["emulator", "start", "--port", "99999"], "not a port", id="port"),
         pytest.param(["emulator", "start", "--storage-port", "-1"], "not a port", id="storage"),

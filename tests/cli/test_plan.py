@@ -121,6 +121,23 @@ def env_of(job: dict[str, Any]) -> dict[str, str]:
 # --- what is printed ------------------------------------------------------------------------------
 
 
+def test_what_a_replica_runs_at_once_is_shown_beside_the_request(site: Site) -> None:
+    """One line for each pool that shares the work, with what the slots end at; nothing is sent."""
+    machines = [{}, {"machine_spec": {"machine_type": "n1-highcpu-16"}}]
+    variables = (
+        "machine_type=n1-standard-4",
+        "worker_count=3",
+        f"worker_pools={json.dumps(machines)}",
+    )
+    (request,) = site.plans(*NEEDED, *variables, pool=site.pool())
+
+    primary, workers = request["resource_plan"]
+    assert (primary["machine_type"], primary["slots"]) == ("n1-standard-4", 3)
+    assert primary["binding_axis"] == "cores"
+    assert (workers["slots"], workers["binding_axis"]) == (7, "memory")
+    assert "resource_plan" not in json.dumps(request["custom_job"])
+
+
 def test_a_pool_s_request_is_complete(site: Site) -> None:
     """With the bootstrap, the labels and the environment that the worker sends."""
     pool = site.pool()

@@ -18,8 +18,11 @@ from prefect_vertex.delivery.packing import (
     pack_source,
     packed_bootstrap,
 )
+from prefect_vertex.delivery.slimming import slimmed
+from prefect_vertex.planning.packed import unpacking
 
 DOLLAR = chr(36)
+BACKSLASH = chr(92)
 
 
 def run_packed(source: str, *arguments: str, cwd: Path | None = None) -> str:
@@ -38,9 +41,9 @@ def test_there_is_nothing_for_the_platform_to_expand() -> None:
     assert DOLLAR not in packed_bootstrap()
 
 
-def test_it_leaves_room_below_the_limit() -> None:
-    """Every list page of the service carries it once per worker pool."""
-    assert len(packed_bootstrap()) <= 7800 < MAX_PACKED_BYTES
+def test_it_leaves_room_for_what_unpacks_the_environment() -> None:
+    """Every list page of the service carries both once per worker pool."""
+    assert len(f"{unpacking(9)}\n{packed_bootstrap()}") <= MAX_PACKED_BYTES
     assert packed_bootstrap().isascii()
     assert packed_bootstrap().isprintable()
 
@@ -51,6 +54,7 @@ def test_packing_twice_gives_the_same_text() -> None:
 
 def test_its_syntax_is_python_3_9() -> None:
     ast.parse(bootstrap_source(), feature_version=(3, 9))
+    ast.parse(slimmed(bootstrap_source()), feature_version=(3, 9))
 
 
 def test_it_imports_the_standard_library_alone() -> None:
@@ -107,6 +111,74 @@ if __name__ == "__main__":
 '''
 
     assert run_packed(source, "a b") == "[3, 5] 2   odd|a b"
+
+
+def test_packed_code_never_ends_its_own_text() -> None:
+    """Its digits hold a backslash, which must not stand before the closing quotation mark."""
+    sources = [f"print({number})" for number in range(300)]
+    payloads = [pack_source(source).partition('r"')[2].partition('"')[0] for source in sources]
+
+    assert any(BACKSLASH in payload for payload in payloads)
+    assert not [payload for payload in payloads if payload.endswith(BACKSLASH)]
+    assert run_packed(sources[-1]) == "299\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "slim"),
+    [
+        pytest.param(
+            "def one(a, b):\n  both = (a, b)\n  return both\nprint(one(1, 2))",
+            "def E(t,a):e=t,a;return e\nprint(E(1,2))",
+            id="lines and spaces",
+        ),
+        pytest.param(
+            "if 1:\n  if 2:\n    print(f'{3 } a  b', 4)\n  else:\n    pass\nwhile 0:\n  pass",
+            "if 1:\n if 2:print(f'{3} a  b',4)\n else:pass\nwhile 0:pass",
+            id="blocks and texts",
+        ),
+        pytest.param(
+            "import os\nimport sys\nprint(os.sep, not sys.argv, [1 for x in ()])",
+            "import os,sys;print(os.sep,not sys.argv,[1 for E in()])",
+            id="imports and words",
+        ),
+        pytest.param(
+            "if __name__ == '__main__':\n  print(1,)\nx: int = 2\ny: int",
+            "print(1);E=2",
+            id="program",
+        ),
+    ],
+)
+def test_slim_source_is_the_same_in_less_text(source: str, slim: str) -> None:
+    assert slimmed(source) == slim
+
+
+def test_names_stay_apart_where_functions_share_letters() -> None:
+    """What a function takes from around it is not what its own names become."""
+    source = """
+table = {"e": 1}
+def first(value, other=3):
+    found = [value for value in range(value) if value not in table]
+    return found, other, sorted(table), (lambda value: value + other)(1)
+def second(other):
+    first_ = first(other)
+    def third():
+        nonlocal other
+        other += len(first_)
+        return other
+    return third(), other, first_
+def table_of(table):
+    return table
+print(second(2), table_of(5), sep=";")
+"""
+
+    assert run_packed(source) == "(6, 6, ([0, 1], 3, ['e'], 4));5\n"
+
+
+def test_a_name_that_hides_another_only_within_is_refused() -> None:
+    source = "size = 1\ndef run():\n  return [size for size in (2, 3)], size\nprint(run())"
+
+    with pytest.raises(ValueError, match="'size' is hidden inside 'run'"):
+        pack_source(source)
 
 
 def test_files_of_the_working_directory_do_not_shadow_the_library(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ sys.path.insert(0, str(_EXAMPLE))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from results import Contest
+    from results import Contest, ModelName
+    from series import Series
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +29,29 @@ def example() -> Path:
 
 
 @pytest.fixture(scope="session")
-def naive_contests() -> Callable[[int], list[Contest]]:
-    """Contests of the first series of the competition in which seasonal naive alone takes part."""
+def hold() -> Callable[[Series, list[ModelName]], Contest]:
+    """Some models on one series, in this process."""
     import contest
-    from series import monthly_series
+    from results import decide
 
-    def hold(count: int) -> list[Contest]:
-        entrants = list(monthly_series().values())[:count]
-        return [contest.hold(series, ["Seasonal naive"]) for series in entrants]
+    def hold(series: Series, models: list[ModelName]) -> Contest:
+        return decide(series, [contest.enter(series, model) for model in models])
 
     return hold
+
+
+@pytest.fixture(scope="session")
+def naive_contests(
+    hold: Callable[[Series, list[ModelName]], Contest],
+) -> Callable[[int], list[Contest]]:
+    """Contests of the first series of the competition in which seasonal naive alone takes part."""
+    from series import monthly_series
+
+    def hold_many(count: int) -> list[Contest]:
+        entrants = list(monthly_series().values())[:count]
+        return [hold(series, ["Seasonal naive"]) for series in entrants]
+
+    return hold_many
 
 
 @pytest.fixture(scope="module")

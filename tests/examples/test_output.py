@@ -40,3 +40,29 @@ def test_results_go_below_the_jobs_checkpoint_directory(monkeypatch: pytest.Monk
 def test_outside_a_job_results_go_to_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_VERTEX_CHECKPOINT_DIR", raising=False)
     assert output.default_target() == "output"
+
+
+def test_a_file_in_a_folder_of_the_target_is_read_back_by_the_place_that_was_given(
+    tmp_path: Path,
+) -> None:
+    (place,) = output.write_files(str(tmp_path), {"parts/0-of-1.parquet": b"part"})
+    assert place == str(tmp_path / "parts" / "0-of-1.parquet")
+    assert output.read_file(place) == b"part"
+
+
+def test_a_file_in_a_bucket_is_read_back_by_the_place_that_was_given(
+    storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", storage)
+    (place,) = output.write_files("gs://results/read", {"parts/0-of-1.parquet": b"part"})
+    assert place == "gs://results/read/parts/0-of-1.parquet"
+    assert output.read_file(place) == b"part"
+
+
+def test_a_place_where_nothing_was_written_is_an_error_that_names_it(
+    storage: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", storage)
+    for place in ("gs://results/nothing/here", str(tmp_path / "nothing")):
+        with pytest.raises(FileNotFoundError, match=place):
+            output.read_file(place)

@@ -5,19 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import accuracy
-import contest
 import pandas as pd
 import pytest
 import report
 from results import Contest, ModelName
-from series import monthly_series
+from series import Series, monthly_series
 
 QUICK: list[ModelName] = ["Seasonal naive", "Holt-Winters"]
 
 
 @pytest.fixture(scope="module")
-def contests() -> list[Contest]:
-    return [contest.hold(monthly_series()[name], QUICK) for name in ("M8", "M69", "M222")]
+def contests(hold: Callable[[Series, list[ModelName]], Contest]) -> list[Contest]:
+    return [hold(monthly_series()[name], QUICK) for name in ("M8", "M69", "M222")]
 
 
 def test_there_is_a_row_for_each_model_and_the_backtests_choice_last(
@@ -32,7 +31,9 @@ def test_there_is_a_row_for_each_model_and_the_backtests_choice_last(
 def test_a_measure_is_the_mean_over_series(contests: list[Contest]) -> None:
     scores = [
         accuracy.mase(
-            each.series.actual, each.fits["Holt-Winters"].forecast.mean, each.series.train
+            each.series.actual,
+            each.entries["Holt-Winters"].fit.forecast.mean,
+            each.series.train,
         )
         for each in contests
     ]
@@ -50,12 +51,13 @@ def test_warnings_and_failures_of_backtest_and_forecast_are_counted(
     contests: list[Contest],
 ) -> None:
     first = contests[0]
-    poor = replace(first.fits["Holt-Winters"], warnings=2, failure="it broke")
-    again = replace(
-        first,
-        fits={**first.fits, "Holt-Winters": poor},
-        choice=replace(first.choice, fits={**first.choice.fits, "Holt-Winters": poor}),
+    entry = first.entries["Holt-Winters"]
+    poor = replace(
+        entry,
+        trial=replace(entry.trial, warnings=2, failure="it broke"),
+        fit=replace(entry.fit, warnings=2, failure="it broke"),
     )
+    again = replace(first, entries={**first.entries, "Holt-Winters": poor})
     row = report.accuracy_by_model([again])[1]
     assert (row["fit_warnings"], row["failed_fits"]) == (4, 2)
     assert report.accuracy_by_series([again])["failure"].dropna().tolist() == ["it broke"]
@@ -69,7 +71,9 @@ def test_forecasts_in_parquet_have_a_row_for_each_series_model_and_month(
     assert len(table) == 3 * 2 * 24
     assert one["month"].tolist() == list(range(1, 25))
     assert one["actual"].tolist() == contests[1].series.actual.tolist()
-    assert one["forecast"].tolist() == contests[1].fits["Holt-Winters"].forecast.mean.tolist()
+    assert (
+        one["forecast"].tolist() == contests[1].entries["Holt-Winters"].fit.forecast.mean.tolist()
+    )
     assert table.groupby("series")["chosen"].sum().tolist() == [24, 24, 24]
 
 

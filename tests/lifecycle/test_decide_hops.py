@@ -42,6 +42,7 @@ STOCKOUT = (8, "Resources are insufficient in region: us-central1. Try a differe
 QUOTA = (8, "The following quota metrics exceed quota limits: custom_model_training_cpus")
 INTERNAL = (13, "Internal error occurred for the current attempt")
 EXIT_1 = (3, "The replica workerpool0-0 exited with a non-zero status of 1.")
+EXIT_79 = (3, "The replica workerpool1-0 exited with a non-zero status of 79.")
 UNSTARTED = Notes(unstarted=frozenset({1}))
 
 
@@ -61,6 +62,10 @@ def unstarted(a_job: Jobs) -> Jobs:
         ({"error": (2, "An unexpected response.")}, Hop),
         ({"error": (3, "Machine type is not supported.")}, Hop),
         ({"state": "EXPIRED"}, Hop),
+        # Its replicas waited for others, though Vertex AI may have called it RUNNING.
+        ({"error": EXIT_79}, Hop),
+        ({"error": EXIT_79, "started": 300}, Hop),
+        ({"error": (13, EXIT_79[1]), "started": 300}, Crash),
         # A replica that is named had begun, whatever the job's times say.
         ({"error": EXIT_1}, Crash),
         ({"error": (3, "The replica workerpool1-0 ran out of memory.")}, Crash),

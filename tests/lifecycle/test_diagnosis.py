@@ -66,6 +66,7 @@ SAMPLES: list[tuple[int, str, TerminationReason, str]] = [
     (3, exited(76), R.CANNOT_START, "setup_command or the installation of EXTRA_PIP_PACKAGES"),
     (3, exited(77), R.CANNOT_START, "the Prefect API key's secret"),
     (3, exited(78), R.CANNOT_START, "could not read its configuration"),
+    (3, exited(79), R.INCOMPLETE, "not all replicas had checked in"),
     (3, exited(42), R.CONTAINER_FAILED, "exited with status 42."),
     (
         3,
@@ -176,6 +177,82 @@ def test_a_stockout_after_the_start_of_a_spot_job_is_a_preemption(
     job = a_job("FAILED", started=started, error=(8, STOCKOUT))
 
     assert diagnose(job, RunPolicy(spot=strategy)).reason is reason
+
+
+LOSSES = [
+    *((code, STOCKOUT) for code in (0, 2, 3, 5, 8, 9, 10, 13, 14, 15)),
+    (13, "The machine was preempted."),
+    (2, "Spot VM instance was preempted"),
+    (0, "The zone 'projects/p/zones/z' does not have enough resources available."),
+    (8, "gone"),
+    (14, "gone"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "text"), LOSSES)
+def test_a_spot_job_loses_its_machines_by_words_under_any_number(
+    code: int, text: str, a_job: Jobs
+) -> None:
+    """Documented is the word STOCKOUT; no public report has the number."""
+    job = a_job("FAILED", error=(code, text))
+
+    assert diagnose(job, RunPolicy(spot=True)).reason is R.PREEMPTED
+    assert diagnose(job, RunPolicy()).reason is R.NO_CAPACITY
+
+
+@pytest.mark.parametrize("code", range(17))
+@pytest.mark.parametrize(
+    "text",
+    [
+        exited(1, " Termination reason: Error. \n" + STOCKOUT),
+        exited(137, f"\nThe machine was preempted. {STOCKOUT}"),
+        f"AiPlatformException: code=INVALID_ARGUMENT, message={exited(1)} {STOCKOUT}",
+        f"A container left with a non-zero exit code. {STOCKOUT}",
+    ],
+)
+def test_a_replica_s_own_exit_is_never_a_preemption(code: int, text: str, a_job: Jobs) -> None:
+    """Its stderr may say anything."""
+    job = a_job("FAILED", error=(code, text))
+
+    assert diagnose(job, RunPolicy(spot=True)).reason is not R.PREEMPTED
+
+
+@pytest.mark.parametrize("code", [0, 2, 3, 5, 9, 10, 13])
+def test_what_stands_below_the_service_s_sentence_is_not_the_service_s(
+    code: int, a_job: Jobs
+) -> None:
+    job = a_job("FAILED", error=(code, f"It failed.\n{STOCKOUT}"))
+
+    assert diagnose(job, RunPolicy(spot=True)).reason is not R.PREEMPTED
+
+
+@pytest.mark.parametrize("code", [1, 4, 6, 7, 11, 12, 16])
+def test_numbers_that_speak_for_themselves_are_no_loss_of_machines(code: int, a_job: Jobs) -> None:
+    job = a_job("FAILED", error=(code, STOCKOUT))
+
+    assert diagnose(job, RunPolicy(spot=True)).reason not in {R.PREEMPTED, R.NO_CAPACITY}
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_wrapped_sentence_about_a_replica_is_its_exit(code: int, a_job: Jobs) -> None:
+    text = f"AiPlatformException: code=INVALID_ARGUMENT, message={exited(137)}\nquota exceeded"
+
+    diagnosis = diagnose(a_job("FAILED", error=(code, text)), RunPolicy())
+
+    assert (diagnosis.reason, diagnosis.exit_status) == (R.OUT_OF_MEMORY, 137)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        QUOTA,
+        f"{QUOTA}. Try a different region.",
+        "The following quotas are exceeded: CustomModelTrainingT4GPUsPerProjectPerRegion",
+    ],
+)
+def test_any_wording_of_a_quota_is_one(text: str, a_job: Jobs) -> None:
+    for policy in (RunPolicy(), RunPolicy(spot=True)):
+        assert diagnose(a_job("FAILED", error=(8, text)), policy).reason is R.QUOTA
 
 
 def test_quota_is_no_preemption(a_job: Jobs) -> None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_vertex.lifecycle.policy import RunPolicy, format_policy, parse_policy
+from prefect_vertex.planning.durations import MAX_SECONDS
 
-SECONDS = st.floats(0, 1e9, allow_nan=False)
+SECONDS = st.floats(0, MAX_SECONDS, allow_nan=False)
 POLICIES = st.builds(
     RunPolicy,
     provisioning_timeout_seconds=st.none() | SECONDS,
@@ -54,6 +55,11 @@ def test_what_cannot_be_read_keeps_its_default(text: str) -> None:
         '{"start_grace_seconds":NaN}',
         '{"start_grace_seconds":Infinity}',
         '{"spot":1}',
+        '{"start_grace_seconds":1e12}',
+        '{"provisioning_timeout_seconds":1e300}',
+        f'{{"cancel_grace_seconds":1{"0" * 400}}}',
+        f'{{"max_restarts":1{"0" * 400}}}',
+        '{"create_settle_looks":10000000}',
     ],
 )
 def test_a_value_of_the_wrong_kind_keeps_its_default(text: str) -> None:

@@ -23,11 +23,13 @@ from prefect_vertex.lifecycle.submission import (
     GiveUp,
     Hold,
     Send,
+    Settled,
     Submission,
     after_error,
     after_look,
     aftermath_of,
     next_step,
+    sent_anew,
 )
 
 POLICY = RunPolicy()
@@ -91,25 +93,25 @@ def test_the_first_step_is_to_send(begun: Submission, now: datetime) -> None:
 
 
 def test_the_whole_schedule_after_a_lost_answer(begun: Submission, now: datetime) -> None:
-    """Looks soon and late; the same attempt is sent again only after 120 s and three looks."""
+    """Looks soon and late; it is certain only after 120 s and three looks that there is none."""
     submission = after_error(begun, NO_ANSWER, now)
     second = looks = 0
     happened: list[tuple[int, str]] = []
-    while not happened or happened[-1][1] != "send":
+    while not happened or happened[-1][1] != "settled":
         step = next_step(submission, POLICY, at(now, second))
         if isinstance(step, Find):
             looks += 1
             happened.append((second, "look"))
             submission = after_look(submission, at(now, second))
-        elif isinstance(step, Send):
-            happened.append((second, "send"))
+        elif isinstance(step, Settled):
+            happened.append((second, "settled"))
         else:
             assert isinstance(step, Hold)
             assert step.until > at(now, second)
             second = round((step.until - now).total_seconds())
 
     assert happened == [
-        (1, "look"), (5, "look"), (20, "look"), (60, "look"), (120, "look"), (120, "send"),
+        (1, "look"), (5, "look"), (20, "look"), (60, "look"), (120, "look"), (120, "settled"),
     ]  # fmt: skip
 
 
@@ -131,7 +133,7 @@ def test_an_empty_look_settles_nothing_before_120_seconds_and_three_looks(
     for look in looks:
         submission = after_look(submission, at(now, look))
 
-    assert isinstance(next_step(submission, policy, at(now, seconds)), Send) is settled
+    assert isinstance(next_step(submission, policy, at(now, seconds)), Settled) is settled
 
 
 def test_a_second_lost_answer_starts_the_looks_anew(begun: Submission, now: datetime) -> None:
@@ -177,6 +179,18 @@ def test_a_refusal_is_tried_again_after_a_growing_pause(
         assert next_step(submission, POLICY, at(now, pause)) == Send()
 
 
+@pytest.mark.parametrize("seconds", [901, 1e9, 1e14])
+def test_a_pause_beyond_the_budget_is_not_sat_out(
+    seconds: float, begun: Submission, now: datetime
+) -> None:
+    """Whatever date the service's word would lead to."""
+    error = RateLimitedError("later", verdict=ServiceVerdict(retry_after_seconds=seconds))
+    submission = after_error(begun, error, now)
+
+    assert next_step(submission, POLICY, at(now, 1)) == Hold(at(now, 900))
+    assert isinstance(next_step(submission, POLICY, at(now, 900)), GiveUp)
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(899, Send), (900, GiveUp)])
 def test_the_budget_is_one_of_time(
     seconds: float, expected: type[object], begun: Submission, now: datetime
@@ -211,3 +225,45 @@ def test_the_root_cause_and_its_remedy_are_kept(begun: Submission, now: datetime
     error = QuotaExceededError("Refused.", hint="Ask for more.")
 
     assert after_error(begun, error, now).error == "Refused. Ask for more."
+
+
+def settled(submission: Submission, start: datetime) -> Submission:
+    """A create that was not answered, and whose job was looked for in vain."""
+    submission = after_error(submission, NO_ANSWER, start)
+    for look in (1, 5, 20, 60, 120):
+        submission = after_look(submission, at(start, look))
+    return submission
+
+
+def test_one_more_create_is_sent_there_and_then_no_other(begun: Submission, now: datetime) -> None:
+    first = settled(begun, now)
+    assert next_step(first, POLICY, at(now, 120)) == Settled(again=True)
+    assert next_step(sent_anew(first), POLICY, at(now, 120)) == Send()
+    second = settled(sent_anew(first), at(now, 121))
+
+    assert next_step(second, POLICY, at(now, 241)) == Settled(again=False)
+
+
+@pytest.mark.parametrize(("budget", "again"), [(240, True), (239, False), (120, False)])
+def test_one_more_create_is_sent_only_if_its_answer_can_be_settled_in_time(
+    budget: float, *, again: bool, begun: Submission, now: datetime
+) -> None:
+    policy = RunPolicy(create_budget_seconds=budget)
+
+    assert next_step(settled(begun, now), policy, at(now, 120)) == Settled(again=again)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looks", "again"), [(6, 3, True), (0, 1, True), (130, 3, False), (120, 6, False)]
+)
+def test_the_time_to_settle_is_that_of_the_look_that_can(
+    seconds: float, looks: int, *, again: bool, begun: Submission, now: datetime
+) -> None:
+    policy = RunPolicy(
+        create_budget_seconds=250, create_settle_seconds=seconds, create_settle_looks=looks
+    )
+    submission = after_error(begun, NO_ANSWER, now)
+    for look in (1, 5, 20, 60, 120, 180):
+        submission = after_look(submission, at(now, look))
+
+    assert next_step(submission, policy, at(now, 180)) == Settled(again=again)

@@ -28,7 +28,12 @@ from prefect_vertex.planning import naming
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("1", 1), ("12", 12), ("", 0), ("x", 0), ("-1", 0), ("1.0", 0), ("²", 0)]
+    ("text", "number"),
+    [
+        *(("1", 1), ("12", 12), ("", 0), ("x", 0), ("-1", 0), ("1.0", 0), ("²", 0)),
+        ("9" * 20, 0),
+        ("9" * 5000, 0),
+    ],
 )
 def test_an_attempt_is_a_plain_number_or_none(
     text: str, number: int, a_run: Callable[..., RunView], a_job: Callable[..., JobSnapshot]

@@ -135,6 +135,7 @@ def test_a_patched_job(a_plan: APlan, matches_golden: Golden) -> None:
     plan = a_plan(
         labels={"team": "demand"},
         worker_count=2,
+        replicas="command",
         job_spec_patch=[
             {"op": "add", "path": "/job_spec/models", "value": [f"{HERE}/models/1"]},
             {

@@ -147,6 +147,12 @@ def test_known_regions_pass_without_a_word() -> None:
     assert {check_location(region) for region in LOCATIONS} == {()}
 
 
+def test_a_zone_is_no_region() -> None:
+    with pytest.raises(NamingError, match="us-central1-a, which is a zone") as caught:
+        check_location("us-central1-a")
+    assert "Set region to us-central1." in str(caught.value)
+
+
 @pytest.mark.parametrize("project", ["my-project", "123456789", "example.com:project-1"])
 def test_project_ids_and_numbers_pass(project: str) -> None:
     check_project(project)

@@ -200,9 +200,17 @@ def test_a_provisioning_timeout_within_the_wait_is_refused(
     with pytest.raises(SchedulingError) as caught:
         check_patience({"strategy": FLEX_START, **wait}, timeout)
     assert caught.value.variable == "provisioning_timeout_seconds"
+    # A list of strategies has one for all: the way out is named.
+    assert "write candidates" in caught.value.hint
     assert words in caught.value.message
 
 
 def test_a_list_of_strategies_is_none_for_one_job() -> None:
     with pytest.raises(SchedulingError, match=r"strategy is \['SPOT', 'STANDARD'\]"):
         resolved(strategy=["SPOT", "STANDARD"])
+
+
+@pytest.mark.parametrize("hours", [10**400, 10**5000], ids=["400 digits", "5000 digits"])
+def test_hours_without_end_are_refused_in_words(hours: int) -> None:
+    with pytest.raises(SchedulingError, match="maximum_run_time_hours is"):
+        resolve_scheduling(None, strategy=None, maximum_run_time_hours=hours, disable_retries=True)

@@ -207,6 +207,7 @@ class Stage:
         policy: RunPolicy | None = None,
         *,
         regions: Sequence[str] = (),
+        replicas: int = 1,
         **fields: Any,
     ) -> Assignment:
         """What a run asks for: machines in a location, then in further regions."""
@@ -214,12 +215,13 @@ class Stage:
             "machine_spec": {"machine_type": "n1-standard-4"},
             "container_spec": {"image_uri": "europe-docker.pkg.dev/p/flows/forecast:1"},
         }
+        pools = [pool, {**pool, "replica_count": replicas - 1}][: min(replicas, 2)]
         candidates = tuple(
             Candidate(
                 index=index,
                 project=PROJECT,
                 location=place,
-                job_spec={"worker_pool_specs": [pool]},
+                job_spec={"worker_pool_specs": pools},
                 command=("prefect", "flow-run", "execute"),
             )
             for index, place in enumerate((location, *regions))

@@ -19,7 +19,13 @@ from typing import TypeVar
 import anyio.lowlevel
 
 from prefect_vertex.lifecycle.history import PastState, overtaken
-from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.run import (
+    ATTEMPT_LABEL,
+    LEADER_LABEL,
+    RANK_LABEL,
+    RunState,
+    RunView,
+)
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
 from prefect_vertex.testing import FakeJobGateway, ManualClock
@@ -113,6 +119,8 @@ class FakeFlowRuns:
         self._clock = clock
         self._ids = itertools.count(1)
         self.rows: dict[str, Run] = {}
+        self.follower_rows: dict[str, Run] = {}
+        """Flow runs of replicas other than the leader, which are in no pool."""
         self.online: set[str] = set()
         self.offline: set[str] = set()
         self.leases: dict[str, datetime] = {}
@@ -139,9 +147,17 @@ class FakeFlowRuns:
         self.put(run_id, RunState.SCHEDULED)
         return run
 
+    def add_follower(self, leader: Run, attempt: int, rank: int) -> Run:
+        """A Running flow run of one of the leader's replicas."""
+        labels = {LEADER_LABEL: leader.id, ATTEMPT_LABEL: str(attempt), RANK_LABEL: str(rank)}
+        run = Run(str(uuid.UUID(int=next(self._ids))), "", [], labels=labels)
+        self.follower_rows[run.id] = run
+        self.put(run.id, RunState.RUNNING)
+        return run
+
     def put(self, run_id: str, state: RunState, name: str = "", message: str = "") -> None:
         """Put a run into a state, as the server does, a person or its container."""
-        run, now = self.rows[run_id], self._clock.now()
+        run, now = (self.rows | self.follower_rows)[run_id], self._clock.now()
         name = name or state.value.capitalize()
         run.history.append((state, name, f"state-{next(self._ids)}", now))
         run.message = message
@@ -165,15 +181,11 @@ class FakeFlowRuns:
         known = [uuid.UUID(run_id) for run_id in run_ids]
         return {str(key): self._view(self.rows[str(key)]) for key in known if str(key) in self.rows}
 
-    async def cancelling(self) -> list[RunView]:
-        """See `FlowRuns.cancelling`."""
-        return await self._in_states("cancelling", {RunState.CANCELLING})
-
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """See `FlowRuns.ended_since`."""
-        await self._call("ended_since")
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """See `FlowRuns.cancelling_or_ended`."""
+        views = await self._in_states("cancelling_or_ended", {RunState.CANCELLING})
         rows = self.rows.values()
-        return [self._view(run) for run in rows if run.ended_at and run.ended_at >= since]
+        return views + [self._view(run) for run in rows if run.ended_at and run.ended_at >= since]
 
     async def unfinished(self) -> list[RunView]:
         """See `FlowRuns.unfinished`: also runs that wait for a retry."""
@@ -198,7 +210,7 @@ class FakeFlowRuns:
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """See `FlowRuns.propose`."""
         await self._call("propose", run_id)
-        run = self.rows.get(run_id)
+        run = self.rows.get(run_id) or self.follower_rows.get(run_id)
         if run is None or not self._accepts(run, proposal):
             return False
         self.put(run_id, proposal.state, proposal.name, proposal.message)
@@ -232,6 +244,30 @@ class FakeFlowRuns:
         """See `FlowRuns.read_claim`."""
         await self._call("read_claim", run_id)
         return self.rows[run_id].claims.get(key, "") if run_id in self.rows else ""
+
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """See `FlowRuns.has_claim`."""
+        await self._call("read_claim", run_id)
+        claims = self.rows[run_id].claims if run_id in self.rows else {}
+        return any(key.startswith(prefix) for key in claims)
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """See `FlowRuns.followers`: the link ends with the leader's run."""
+        await self._call("followers")
+        return self._unfinished_followers(set(leader_ids) & self.rows.keys())
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """See `FlowRuns.followers_of_deleted`."""
+        await self._call("followers_of_deleted")
+        ranks = {str(rank) for rank in range(1, replicas)}
+        found = self._unfinished_followers({leader_id})
+        return [
+            view
+            for view in found
+            if view.attempt == attempt and view.labels.get(RANK_LABEL) in ranks
+        ]
 
     async def renew_lease(self, lease_id: str) -> bool:
         """See `FlowRuns.renew_lease`."""
@@ -299,6 +335,11 @@ class FakeFlowRuns:
             raise lost
         return value
 
+    def _unfinished_followers(self, leaders: set[str]) -> list[RunView]:
+        rows = self.follower_rows.values()
+        found = [run for run in rows if run.labels[LEADER_LABEL] in leaders]
+        return [self._view(run) for run in found if not run.state.is_final]
+
     async def _in_states(self, method: str, states: set[RunState]) -> list[RunView]:
         await self._call(method)
         return [self._view(run) for run in self.rows.values() if run.state in states]
@@ -342,7 +383,10 @@ class FakeFlowRuns:
         }
         if old in refused[new]:
             return False
-        wrong = old.is_final or (new is RunState.PENDING and old is not RunState.PENDING)
+        # Two workers may read the same Cancelling run in the same moment, and both be right.
+        wrong = (old.is_final and old is not new) or (
+            new is RunState.PENDING and old is not RunState.PENDING
+        )
         if wrong or (run.suspended and old is RunState.PAUSED):
             self.misdeeds.append(f"{proposal.name} over {run.names[-1]}")
         return True

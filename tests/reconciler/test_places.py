@@ -102,14 +102,15 @@ def home_of(template: dict[str, Any], *deployments: dict[str, Any]) -> set[tuple
     return {(place.project, place.location) for place in world.world().home()}
 
 
-def assigned(**variables: Any) -> Assignment:
-    world = surroundings(base_job_template())
+def assigned(*, template: dict[str, Any] | None = None, **variables: Any) -> Assignment:
+    employer = FakeEmployer(template or base_job_template())
+    world = surroundings(employer.template)
 
     async def resolve() -> Assignment:
         client: Any = FakeClient()
         run = FlowRun(id=ID, name="run", flow_id=ID, job_variables={**RUN, **variables})
         configuration = await VertexJobConfiguration.resolve_for_flow_run(
-            run, client=client, work_pool=FakeEmployer().work_pool, worker_name="w"
+            run, client=client, work_pool=employer.work_pool, worker_name="w"
         )
         return await world.assignment(str(ID), configuration)
 
@@ -166,7 +167,7 @@ def test_every_candidate_is_planned_before_the_first_is_created() -> None:
 
 def test_a_name_in_another_location_is_refused_for_the_candidate_that_it_is_wrong_for() -> None:
     tensorboard = "projects/p/locations/europe-west4/tensorboards/1"
-    account = {"service_account_name": "a@p.iam.gserviceaccount.com"}
+    account: dict[str, Any] = {"service_account_name": "a@p.iam.gserviceaccount.com"}
     with pytest.raises(PlanError) as caught:
         assigned(tensorboard=tensorboard, regions=["us-east1"], **account)
     assert caught.value.message.startswith(
@@ -174,3 +175,56 @@ def test_a_name_in_another_location_is_refused_for_the_candidate_that_it_is_wron
     )
     filled = tensorboard.replace("europe-west4", "{region}")
     assert len(assigned(tensorboard=filled, regions=["us-east1"], **account).spec.candidates) == 2
+
+
+def without_use_of(variable: str) -> dict[str, Any]:
+    """The usual template, in which somebody has lost one variable's placeholder."""
+
+    def lost(value: Any) -> Any:
+        if isinstance(value, dict):
+            kept = {name: lost(item) for name, item in value.items()}
+            return {name: item for name, item in kept.items() if item != placeholder}
+        return [lost(item) for item in value] if isinstance(value, list) else value
+
+    placeholder = f"{{{{ {variable} }}}}"
+    template = base_job_template()
+    return {**template, "job_configuration": lost(template["job_configuration"])}
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("region", "region is not set."),
+        ("project", "project is not set, and the credentials name none."),
+        ("image", "image is not set (job_spec.worker_pool_specs[0].container_spec.image_uri)."),
+        ("accelerator_type", "accelerator_count is 1, but accelerator_type is not set."),
+    ],
+)
+def test_a_variable_that_the_template_does_not_use_is_not_said_to_be_unset(
+    variable: str, words: str
+) -> None:
+    gpu: dict[str, Any] = {
+        "machine_type": "g2-standard-4",
+        "accelerator_type": "NVIDIA_L4",
+        "accelerator_count": 1,
+    }
+    with pytest.raises(PlanError) as caught:
+        assigned(template=without_use_of(variable), **gpu)
+    assert caught.value.variable == variable
+    assert str(caught.value) == (
+        f"job variable {variable!r} is set, but the job_configuration of this work pool's base job "
+        f"template does not use it; without it: {words} Put {{{{ {variable} }}}} back where "
+        "`prefect work-pool get-default-base-job-template --type vertex-custom-job` has it."
+    )
+
+
+def test_a_variable_that_is_not_set_is_said_to_be_unset_whatever_the_template_uses() -> None:
+    with pytest.raises(PlanError, match=r"^region is not set\. Set region"):
+        assigned(template=without_use_of("region"), region=None)
+
+
+def test_each_candidate_is_told_of_what_its_template_does_not_use() -> None:
+    with pytest.raises(
+        PlanError, match=r"^candidate 1 of 2 \(a\): job variable 'image' is set, but"
+    ):
+        assigned(template=without_use_of("image"), candidates=[{"region": "a"}, {"region": "b"}])

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.capacity.refusals import SCOPE_OF, Refusal, RefusalReason
 from prefect_vertex.errors import (
     QuotaExceededError,
+    RateLimitedError,
     RequestRejectedError,
     ServiceError,
+    ServiceUnavailableError,
     ServiceVerdict,
 )
 from prefect_vertex.lifecycle.outcomes import TerminationReason
@@ -56,6 +59,12 @@ def no_room(stage: Stage, *locations: str) -> None:
     """Every create in these locations is refused from now on."""
     for location in locations:
         stage.gateway(location).down["create"] = refused(NO_ROOM_WORDS)
+
+
+def ledger(stage: Stage, run: Run) -> list[tuple[str, str, str]]:
+    """The latest: attempts, places and reasons."""
+    rows = stage.runs.tables[f"vertex-capacity-{run.id}"][-1]
+    return [(row["attempt"], row["candidate"], row["reason"]) for row in rows]
 
 
 async def fail(stage: Stage, run: Run, error: tuple[int, str] = STOCKOUT) -> None:
@@ -121,6 +130,16 @@ async def test_the_next_attempt_begins_only_once_the_last_ones_job_is_gone(stage
     assert places(stage, run) == [A, B]
 
 
+@pytest.mark.parametrize("code", [0, 2, 3, 9, 13, 14])
+async def test_a_stockout_is_known_by_its_words_under_any_number(code: int, stage: Stage) -> None:
+    run, _ = await stage.submitted(await stage.worker(), regions=[B])
+    await fail(stage, run, (code, STOCKOUT[1]))
+
+    assert places(stage, run) == [A, B]
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert rows[0]["reason"] == "no machines free now"
+
+
 async def test_a_quota_that_refuses_is_hopped_over_and_never_asked_again(stage: Stage) -> None:
     for location in (A, B):
         stage.gateway(location).script("create", refused(QUOTA_WORDS))
@@ -176,6 +195,12 @@ async def test_a_candidate_that_is_skipped_beforehand_is_no_attempt(stage: Stage
 
     assert places(stage, run) == [B]
     assert stage.job(run).attempt == 1
+    stage.start(run)
+    await stage.tick()
+    assert ledger(stage, run) == [
+        ("none", A, "the quota does not allow that much here"),
+        ("1", B, "running"),
+    ]
 
 
 # --- passes and limits ----------------------------------------------------------------------------
@@ -370,6 +395,133 @@ async def test_a_run_that_is_cancelled_between_attempts_is_not_tried_again(
     assert worker.book == {}
 
 
+# --- places that fail -----------------------------------------------------------------------------
+
+
+def no_answer(code: str, words: str = "try later") -> ServiceError:
+    verdict = ServiceVerdict(code=code)
+    return ServiceUnavailableError(f"Could not create: {code}: {words}", verdict=verdict)
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "UNKNOWN", "ABORTED"])
+async def test_a_place_that_fails_is_tried_once_more_and_then_left(code: str, stage: Stage) -> None:
+    stage.gateway().down["create"] = no_answer(code)
+    run, ticket = stage.submit(await stage.worker(), regions=[B])
+    await stage.tick(23)
+    assert stage.gateway().calls["create"] == 1
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 2
+    assert ticket.resource_name == stage.job(run).resource_name
+    assert places(stage, run) == [B]
+    assert stage.job(run).attempt == 1
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert [(row["candidate"], row["reason"], row["message"]) for row in rows] == [
+        (A, "Vertex AI fails here now", "try later")
+    ]
+    stage.gateway().down.clear()
+
+
+async def test_a_place_that_fails_is_come_back_to(stage: Stage) -> None:
+    """An outage of many minutes costs no run, though it has nowhere else to go."""
+    stage.gateway().down["create"] = no_answer("UNAVAILABLE")
+    run, _ = stage.submit(await stage.worker())
+    await stage.tick(240)
+    assert not run.state.is_final
+    stage.gateway().down.clear()
+    await stage.tick(130)
+
+    assert places(stage, run) == [A]
+
+
+async def test_a_stockout_that_comes_as_unavailable_leads_on_once_there_is_no_job(
+    stage: Stage,
+) -> None:
+    stage.gateway().script("create", no_answer("UNAVAILABLE", NO_ROOM_WORDS))
+    run, _ = stage.submit(await stage.worker(), regions=[B])
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 1
+    assert places(stage, run) == [B]
+
+
+async def test_while_a_job_may_exist_nothing_is_tried_elsewhere(stage: Stage) -> None:
+    stage.gateway().script("create", no_answer("UNAVAILABLE"), after_effect=True)
+    stage.submit(await stage.worker(), regions=[B])
+    await stage.rest()
+    for method in ("find", "list_live", "describe"):
+        stage.gateway().down[method] = no_answer("UNAVAILABLE")
+    await stage.tick(170)
+
+    assert creates(stage) == 1
+    stage.gateway().down.clear()
+
+
+async def test_a_rate_that_outlasts_its_budget_stays_one_in_the_ledger(stage: Stage) -> None:
+    """By its ErrorInfo, though its words say something else."""
+    verdict = ServiceVerdict(code="RESOURCE_EXHAUSTED", reason="RATE_LIMIT_EXCEEDED")
+    stage.gateway().down["create"] = RateLimitedError(QUOTA_WORDS, verdict=verdict)
+    policy = RunPolicy(create_budget_seconds=60)
+    run, _ = stage.submit(await stage.worker(), policy=policy, regions=[B])
+    await stage.tick(20)
+
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert rows[0]["reason"] == "too many API requests a minute"
+    assert places(stage, run) == [B]
+
+
+async def test_a_failing_place_whose_budget_is_too_short_for_more_is_left_at_once(
+    stage: Stage,
+) -> None:
+    stage.gateway().script("create", no_answer("INTERNAL"))
+    policy = RunPolicy(create_budget_seconds=130)
+    run, _ = stage.submit(await stage.worker(), policy=policy, regions=[B])
+    await stage.tick(30)
+
+    assert stage.gateway().calls["create"] == 1
+    assert places(stage, run) == [B]
+
+
+# --- the turn to submit ---------------------------------------------------------------------------
+
+
+async def test_the_time_of_a_walk_counts_while_it_waits_for_its_turn(stage: Stage) -> None:
+    turn = anyio.Event()
+    capacity = CapacityPolicy(max_wall_seconds=100)
+    run, _ = await stage.submitted(await stage.worker(), regions=[B], capacity=capacity)
+    stage.gateway(B).script("submission_turn", until=turn)
+    await fail(stage, run)
+    await stage.tick(30)
+    turn.set()
+    await stage.tick(2)
+
+    assert run.name == "Crashed"
+    assert "capacity.max_wall_seconds allows 100 s" in run.message
+    assert places(stage, run) == [A]
+
+
+async def test_the_time_of_a_walk_counts_while_requests_are_too_many(stage: Stage) -> None:
+    stage.gateway().down["create"] = RateLimitedError("Too many requests.")
+    capacity = CapacityPolicy(max_wall_seconds=100)
+    run, _ = stage.submit(await stage.worker(), regions=[B], capacity=capacity)
+    await stage.tick(40)
+
+    assert run.name == "Crashed"
+    assert "capacity.max_wall_seconds allows 100 s" in run.message
+    assert places(stage, run) == []
+
+
+async def test_what_a_user_should_know_is_said_though_every_create_is_refused(
+    stage: Stage,
+) -> None:
+    no_room(stage, A, B)
+    run, _ = stage.submit(await stage.worker(), regions=[B], warnings=("No candidate fits.",))
+    await stage.tick(60)
+
+    assert run.name == "Crashed"
+    assert stage.runs.logs[run.id].count("No candidate fits.") == 1
+
+
 # --- workers that die -----------------------------------------------------------------------------
 
 
@@ -558,6 +710,110 @@ async def test_a_preempted_run_goes_on_at_the_next_candidate(stage: Stage) -> No
 
     assert places(stage, run) == [A, B, C, A]
     assert "no capacity" not in run.message
+
+
+async def test_machines_that_were_taken_back_are_in_the_ledger(stage: Stage) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"regions": [B], "policy": SPOT}
+    run, _ = await stage.running(worker, **wishes)
+    await preempted(stage, worker, run, **wishes)
+    assert ledger(stage, run) == [("1", A, "the machines were taken back")]
+    await stage.tick()
+    stage.start(run)
+    await stage.tick()
+
+    assert ledger(stage, run) == [("1", A, "the machines were taken back"), ("2", B, "running")]
+    assert "prefect-vertex.capacity.lost" in {event for _, event, _ in stage.runs.events}
+
+
+async def test_a_run_that_is_preempted_to_the_end_has_every_try_in_its_ledger(
+    stage: Stage,
+) -> None:
+    wishes: dict[str, Any] = {
+        "regions": [B],
+        "policy": RunPolicy(spot=True, max_restarts=1),
+        "capacity": CapacityPolicy(max_restarts=1),
+    }
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, **wishes)
+    await preempted(stage, worker, run, **wishes)
+    stage.start(run)
+    await stage.tick()
+    newest = max(stage.jobs(run), key=lambda job: job.attempt)
+    stage.move(newest, "FAILED", STOCKOUT)
+    await stage.tick()
+
+    assert run.name == "Crashed"
+    taken = "the machines were taken back"
+    assert ledger(stage, run) == [("1", A, taken), ("2", B, taken)]
+
+
+async def test_a_first_preemption_that_may_not_be_followed_has_a_ledger(stage: Stage) -> None:
+    policy = RunPolicy(spot=True, max_restarts=0)
+    run, _ = await stage.running(await stage.worker(), policy=policy)
+    stage.move(stage.job(run), "FAILED", STOCKOUT)
+    await stage.tick()
+
+    assert ledger(stage, run) == [("1", A, "the machines were taken back")]
+
+
+async def test_the_end_knows_where_the_run_had_been_preempted(stage: Stage) -> None:
+    wishes: dict[str, Any] = {
+        "regions": [B],
+        "policy": SPOT,
+        "capacity": CapacityPolicy(max_attempts=1),
+    }
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, **wishes)
+    no_room(stage, B)
+    await preempted(stage, worker, run, **wishes)
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert f"{A}: the machines were taken back. {STOCKOUT[1]}" in run.message.splitlines()
+
+
+async def test_a_job_that_ran_for_less_than_a_tick_is_in_the_ledger(stage: Stage) -> None:
+    no_room(stage, A)
+    run, _ = stage.submit(await stage.worker(), regions=[B])
+    await stage.rest()
+    stage.start(run)
+    stage.complete(run)
+    await stage.tick(2)
+
+    assert [reason for _, _, reason in ledger(stage, run)] == ["no machines free now", "running"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *((code, STOCKOUT[1]) for code in (2, 3, 9, 13)),
+        (13, "The machine was preempted."),
+        (2, "Spot VM instance was preempted"),
+        (0, "The zone 'projects/p/zones/z' does not have enough resources available."),
+    ],
+)
+async def test_a_preemption_is_known_by_its_words_under_any_number(
+    error: tuple[int, str], stage: Stage
+) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, regions=[B], policy=SPOT)
+    stage.move(stage.job(run), "FAILED", error)
+    await stage.tick()
+    assert run.name == "AwaitingRetry"
+    stage.submit(worker, run, regions=[B], policy=SPOT)
+    await stage.rest()
+
+    assert places(stage, run) == [A, B]
+
+
+async def test_a_replica_that_fails_on_spot_is_no_preemption(stage: Stage) -> None:
+    run, _ = await stage.running(await stage.worker(), regions=[B], policy=SPOT)
+    words = f"The replica workerpool0-0 exited with a non-zero status of 1. \n{STOCKOUT[1]}"
+    stage.move(stage.job(run), "FAILED", (3, words))
+    await stage.tick()
+
+    assert run.name == "Crashed"
 
 
 async def test_only_restarts_count_as_restarts(stage: Stage) -> None:

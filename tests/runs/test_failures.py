@@ -35,8 +35,7 @@ A_VIEW = RunView(
 CALLS: dict[str, Any] = {
     "read": lambda runs: runs.read(NOBODY),
     "read_many": lambda runs: runs.read_many([NOBODY]),
-    "cancelling": lambda runs: runs.cancelling(),
-    "ended_since": lambda runs: runs.ended_since(datetime.now(UTC)),
+    "cancelling_or_ended": lambda runs: runs.cancelling_or_ended(datetime.now(UTC)),
     "unfinished": lambda runs: runs.unfinished(),
     "propose": lambda runs: runs.propose(NOBODY, CRASH),
     "label": lambda runs: runs.label(NOBODY, {}),
@@ -112,7 +111,7 @@ async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> N
     with answering(200, body) as url:
         async with PrefectClient(url) as client:
             runs = PrefectFlowRuns(client, "a-pool")
-            for call in (CALLS["read"], CALLS["cancelling"], CALLS["roster"]):
+            for call in (CALLS["read"], CALLS["cancelling_or_ended"], CALLS["roster"]):
                 with pytest.raises(PrefectUnavailableError):
                     await call(runs)
 

@@ -12,11 +12,15 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from prefect import task
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import LogCreate
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
-from prefect.client.schemas.objects import FlowRun, State, StateDetails, StateType
+from prefect.client.schemas.objects import (
+    TERMINAL_STATES,
+    FlowRun,
+    State,
+    StateDetails,
+    StateType,
+)
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -84,38 +88,54 @@ async def test_the_servers_largest_page_is_ours(
         await runs.unfinished()
 
 
-async def test_what_is_unfinished_and_what_is_cancelling(runs: PrefectFlowRuns, pool: Pool) -> None:
+async def test_what_is_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
     by_kind = {kind: str((await pool.run(kind)).id) for kind in StateType}
     begun = {StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING}
 
     assert {view.id for view in await runs.unfinished()} == {by_kind[kind] for kind in begun}
-    assert [view.id for view in await runs.cancelling()] == [by_kind[StateType.CANCELLING]]
 
 
 async def test_runs_that_wait_for_a_retry_are_unfinished(runs: PrefectFlowRuns, pool: Pool) -> None:
     """One that waits in a dead container is offered to nobody: only a sweep finds it."""
     run = await pool.run(StateType.SCHEDULED, "AwaitingRetry")
+    await pool.run(StateType.FAILED, "AwaitingRetry")
+    await pool.run()
 
     assert [view.id for view in await runs.unfinished()] == [str(run.id)]
 
 
-async def test_what_has_ended_since(runs: PrefectFlowRuns, pool: Pool) -> None:
+async def test_what_is_cancelling_or_has_ended(runs: PrefectFlowRuns, pool: Pool) -> None:
     before = datetime.now(UTC)
-    ended = {str((await pool.run(kind)).id) for kind in StateType if kind.name in
-             {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}}  # fmt: skip
-    await pool.run(StateType.RUNNING)
+    by_kind = {kind: str((await pool.run(kind)).id) for kind in StateType}
+    wanted = {by_kind[kind] for kind in TERMINAL_STATES}
+    cancelling = by_kind[StateType.CANCELLING]
 
-    assert {view.id for view in await runs.ended_since(before)} == ended
-    assert await runs.ended_since(datetime.now(UTC) + timedelta(minutes=1)) == []
+    seen = await runs.cancelling_or_ended(before)
+    later = await runs.cancelling_or_ended(datetime.now(UTC) + timedelta(minutes=1))
+
+    assert sorted(view.id for view in seen) == sorted({*wanted, cancelling})
+    assert [view.id for view in later] == [cancelling]
+
+
+async def test_a_run_that_goes_on_after_its_end_has_not_ended(
+    runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    before = datetime.now(UTC)
+    run = await pool.run(StateType.FAILED)
+    await pool.put(run, StateType.SCHEDULED, "AwaitingRetry")
+
+    assert await runs.cancelling_or_ended(before) == []
 
 
 async def test_other_pools_runs_are_not_ours(
     runs: PrefectFlowRuns, pool: Pool, client: PrefectClient
 ) -> None:
+    before = datetime.now(UTC)
     await pool.run(StateType.CANCELLING)
+    await pool.run(StateType.COMPLETED)
     other = PrefectFlowRuns(client, "another-pool")
 
-    assert await other.cancelling() == []
+    assert await other.cancelling_or_ended(before) == []
     assert await other.unfinished() == []
 
 
@@ -129,7 +149,7 @@ async def test_where_a_run_came_from(runs: PrefectFlowRuns, pool: Pool) -> None:
     assert pending is not None
     came_from = await runs.came_from(pending)
     await pool.put(run, StateType.CANCELLING)
-    (cancelling,) = await runs.cancelling()
+    (cancelling,) = await runs.cancelling_or_ended(datetime.now(UTC))
 
     assert scheduled is not None
     assert scheduled.previous is RunState.RUNNING
@@ -409,30 +429,6 @@ async def test_an_event_arrives_only_once(
         await until(lambda: emitted(pool.client, later))
 
     assert await emitted(pool.client, event) == [f"prefect.flow-run.{view.id}"]
-
-
-async def test_whatever_happens_in_a_run_is_a_sign_of_life(
-    runs: PrefectFlowRuns, pool: Pool
-) -> None:
-    run = await pool.run(StateType.RUNNING)
-    view = await runs.read(str(run.id))
-    assert view is not None
-    assert await runs.last_sign(view) == view.state_time
-
-    @task
-    def a_step() -> None:
-        """Never called."""
-
-    made = await pool.client.create_task_run(
-        a_step, flow_run_id=run.id, dynamic_key="0", state=State(type=StateType.RUNNING)
-    )
-    assert made.state is not None
-    assert await runs.last_sign(view) == made.state.timestamp
-    later = datetime.now(UTC) + timedelta(seconds=5)
-    line = LogCreate(name="a", level=20, message="m", timestamp=later, flow_run_id=run.id)
-    await pool.client.create_logs([line])
-
-    assert await runs.last_sign(view) == later
 
 
 async def test_a_table_is_the_latest_of_its_key(runs: PrefectFlowRuns, pool: Pool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.planning.plan import build_plan
 from prefect_vertex.planning.spec import Candidate
@@ -138,7 +139,7 @@ def test_checkpoints_are_kept_below_the_output_directory_else_the_staging_bucket
 def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
     assert resolved(
         provisioning_timeout_seconds=5,
-        start_grace_seconds=0,
+        start_grace_seconds=9,
         stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         job_watch_poll_interval=2.5,
@@ -146,7 +147,7 @@ def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
         strategy="spot",
     ).run_policy() == RunPolicy(
         provisioning_timeout_seconds=5,
-        start_grace_seconds=0,
+        start_grace_seconds=9,
         stall_timeout_seconds=1800,
         cancel_grace_seconds=7,
         poll_interval_seconds=2.5,
@@ -204,3 +205,42 @@ def test_prefect_variables_are_filled_in(a_world: AWorld) -> None:
         variables={"region": Variable()},
     )
     assert candidate_of(world.resolve()).location == "us-central1"
+
+
+# --- replicas ------------------------------------------------------------------------------------
+
+
+def test_the_candidate_knows_how_its_replicas_go_together(resolved: Resolved) -> None:
+    """As the contract has it where nothing is set."""
+    usual = candidate_of(resolved(worker_count=3))
+    assert (usual.replicas, usual.gang_start, usual.gang_seconds) == ("flow", True, None)
+    own = candidate_of(
+        resolved(replicas="command", gang_start=False, provisioning_timeout_seconds=900)
+    )
+    assert (own.replicas, own.gang_start, own.gang_seconds) == ("command", False, 900)
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [(None, ""), ("b", "gs://b"), ("gs://b", "gs://b"), ("gs://b/x/y/", "gs://b/x/y")],
+)
+def test_replicas_meet_in_the_staging_bucket(
+    resolved: Resolved, given: str | None, folder: str
+) -> None:
+    candidate = candidate_of(resolved(staging_bucket=given, base_output_directory="gs://out/y"))
+    assert candidate.staging_folder == folder
+
+
+def test_each_region_s_replicas_meet_in_its_own_bucket(resolved: Resolved) -> None:
+    spec = resolved(staging_bucket="b-{region}", regions=["us-east1"]).run_spec("p")
+    assert [each.staging_folder for each in spec.candidates] == [
+        "gs://b-europe-west4",
+        "gs://b-us-east1",
+    ]
+
+
+def test_a_staging_bucket_that_is_none_is_refused_beside_an_output_directory(
+    resolved: Resolved,
+) -> None:
+    with pytest.raises(PlanError, match="staging_bucket is"):
+        candidate_of(resolved(staging_bucket="s3://b", base_output_directory="gs://out/y"))

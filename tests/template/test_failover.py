@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prefect_vertex.capacity.ledger import names_of
 from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
 from prefect_vertex.lifecycle.policy import RunPolicy
@@ -59,6 +60,16 @@ def test_each_strategy_is_tried_in_each_region(resolved: Resolved) -> None:
     ]
     assert [each.index for each in candidates_of(configuration)] == [0, 1, 2, 3]
     assert configuration.titles[1] == "candidate 2 of 4 (us-east1, SPOT)"
+
+
+def test_candidates_are_named_as_a_user_writes_them(resolved: Resolved) -> None:
+    strategies = candidates_of(resolved(**MINIMUM, strategy=["spot", "STANDARD"]))
+    entries = [{"hardware": "gpu", "gpu_type": kind} for kind in ("T4", "L4")]
+    gpus = candidates_of(resolved(**MINIMUM, candidates=entries))
+
+    assert names_of(strategies) == ("europe-west4 (SPOT)", "europe-west4 (STANDARD)")
+    for name, kind in zip(names_of(gpus), ("NVIDIA_TESLA_T4", "NVIDIA_L4"), strict=True):
+        assert f"1 {kind}" in name
 
 
 def test_an_empty_list_of_strategies_is_none(resolved: Resolved) -> None:

@@ -50,7 +50,7 @@ def fault_of(configuration: VertexJobConfiguration) -> PlanError:
         ({"setup_command": [1]}, "setup_command", "setup_command.0 is 1"),
         ({"env": ["A=1"]}, "env", "env is not a mapping"),
         ({"labels": "team"}, "labels", "labels is not a mapping"),
-        ({"start_grace_seconds": -1}, "start_grace_seconds", "greater than or equal to 0"),
+        ({"cancel_grace_seconds": -1}, "cancel_grace_seconds", "greater than or equal to 0"),
         ({"stall_timeout_seconds": 0}, "stall_timeout_seconds", "greater than 0"),
         ({"region": 3}, "region", "region is 3, expected a valid string"),
         ({"machine_typ": "x"}, "machine_typ", "the closest is 'machine_type'"),

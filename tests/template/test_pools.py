@@ -20,8 +20,8 @@ from prefect_vertex.capacity.policy import CapacityPolicy
 from prefect_vertex.planning.plan import JobPlan, build_plan
 from prefect_vertex.template import VertexVariables, base_job_template
 from prefect_vertex.template.carried_over import lacking, template_warning
+from prefect_vertex.template.names import unused
 from prefect_vertex.template.pool import POOL_TEMPLATES, base_job_template_json
-from prefect_vertex.template.render import unused
 from prefect_vertex.worker import VertexWorker
 
 FOLDER = Path(__file__).parents[2] / "work_pool_templates"

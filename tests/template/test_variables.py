@@ -150,6 +150,8 @@ EFFECTS: dict[str, Any] = {
     "boot_disk_type": "pd-ssd",
     "boot_disk_size_gb": 200,
     "worker_count": 3,
+    "replicas": "command",
+    "gang_start": False,
     "maximum_run_time_hours": 1.5,
     "strategy": "SPOT",
     "candidates": [{"strategy": "SPOT"}, {}],
@@ -187,6 +189,8 @@ EFFECTS: dict[str, Any] = {
     "job_spec_patch": [{"op": "add", "path": "/job_spec/models", "value": ["m"]}],
 }
 TOGETHER: dict[str, dict[str, Any]] = {
+    "replicas": {"worker_count": 2},
+    "gang_start": {"worker_count": 2},
     "reserved_ip_ranges": {"network": "projects/1/global/networks/n"},
     "accelerator_type": {"accelerator_count": 1},
     "accelerator_count": {"accelerator_type": "NVIDIA_TESLA_T4"},
@@ -225,6 +229,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "job_watch_poll_interval": None,
         "maximum_run_time_hours": 24,
         "worker_count": 1,
+        "replicas": "flow",
+        "gang_start": True,
         "python_command": ["python3"],
         "disable_retries": True,
         "provisioning_timeout_seconds": None,

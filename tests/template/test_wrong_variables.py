@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.planning.plan import JobPlan, build_plan
 from prefect_vertex.template import VertexJobConfiguration, base_job_template
 
@@ -38,7 +40,7 @@ def refusal(configuration: VertexJobConfiguration) -> PlanError:
 
 ODD: list[object] = [
     *([], [None], [{"a": [1]}], {"a": {"b": 1}}, "²", "\0", "x\ny", "{{ x }}"),
-    *(True, -1, 2**63, 1e300, float("nan")),
+    *(True, -1, 2**63, 1e12, 1e300, 10**400, float("nan")),
 ]
 
 
@@ -57,6 +59,25 @@ def test_no_value_of_any_type_raises_anything_but_a_plan_error(
             continue
         said.append(str(refusal(configuration)))
         assert not [line for line in said if "\n" in line]
+
+
+SECONDS = [name for name in VARIABLES if name.endswith(("_seconds", "_interval"))]
+
+
+@pytest.mark.parametrize("value", [1e12, 1e300, 10**400, 315_360_001])
+@pytest.mark.parametrize("name", SECONDS)
+def test_a_wait_is_at_most_ten_years(resolved: Resolved, name: str, value: float) -> None:
+    """Added to the time, more would be no date, at every tick of the run."""
+    configuration = resolved(**{**GOOD, name: value})
+
+    assert refusal(configuration).variable == name
+    policy = asdict(configuration.run_policy())
+    assert all(each is None or each <= MAX_SECONDS for each in policy.values())
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_job_is_given_time_to_start(resolved: Resolved, value: float) -> None:
+    assert refusal(resolved(**GOOD, start_grace_seconds=value)).variable == "start_grace_seconds"
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from prefect_vertex.testing import ManualClock
 from prefect_vertex.vertex import filters
 from prefect_vertex.vertex.budget import SPACING
 from prefect_vertex.vertex.service import PAGE_SIZE, READ_MASK, VertexJobGateway
+from prefect_vertex.vertex.translate import snapshot_of
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +103,49 @@ async def test_a_job_on_two_pages_is_one_job(
     )
 
     assert _ids(await gateway.list_live("pool")) == ["2", "1", "0"]
+
+
+async def test_a_row_that_has_not_changed_is_a_look_of_its_own(
+    job_service: Any, gateway: VertexJobGateway, a_job: Any, a_page: Any
+) -> None:
+    """It is not read again, but it was seen at the later time."""
+    job_service.answer("ListCustomJobs", a_page(a_job(1)), a_page(a_job(1)))
+
+    (first,) = await gateway.list_live("pool")
+    (second,) = await gateway.list_live("pool")
+
+    assert second.observed_at > first.observed_at
+    assert replace(second, observed_at=first.observed_at) == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "JOB_STATE_CANCELLING"},
+        {"labels": {"prefect-vertex_attempt": "1"}},
+        {"start_time": {"seconds": 1_700_000_100}},
+        {"error": {"code": 8, "message": "no room"}},
+        {"display_name": "another"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_whatever_changes_in_a_row_is_seen(
+    job_service: Any, gateway: VertexJobGateway, a_job: Any, a_page: Any, change: dict[str, Any]
+) -> None:
+    changed = a_job(1, **change)
+    job_service.answer(
+        "ListCustomJobs", a_page(a_job(1)), a_page(changed), a_page(), a_page(changed)
+    )
+
+    (before,) = await gateway.list_live("pool")
+    (after,) = await gateway.list_live("pool")
+    gone = await gateway.list_live("pool")
+    (again,) = await gateway.list_live("pool")
+
+    expected = snapshot_of(changed, observed_at=after.observed_at, described=False)
+    assert after == expected != replace(before, observed_at=after.observed_at)
+    assert gone == ()
+    assert again == replace(expected, observed_at=again.observed_at)
 
 
 async def test_a_page_beyond_grpcs_usual_limit_arrives(

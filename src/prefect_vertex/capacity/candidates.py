@@ -221,12 +221,22 @@ def _filled(value: Any, region: str) -> Any:
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda _: region, value)
     if isinstance(value, Mapping):
+        if _patches_left_alone(value):
+            return dict(value)
         return {
             key: item if key in LEFT_ALONE else _filled(item, region) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [_filled(item, region) for item in value]
     return value
+
+
+def _patches_left_alone(operation: Mapping[str, Any]) -> bool:
+    """Whether it is a JSON Patch operation on what `{region}` means nothing in."""
+    path = operation.get("path")
+    return (
+        "op" in operation and isinstance(path, str) and not LEFT_ALONE.isdisjoint(path.split("/"))
+    )
 
 
 def _key(variables: Variables) -> str:

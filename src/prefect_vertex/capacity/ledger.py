@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from prefect_vertex.capacity.walk import Exhausted, Next, Trail, Try
+from prefect_vertex.errors import SchedulingError
+from prefect_vertex.planning.scheduling import parse_strategy
 from prefect_vertex.planning.spec import Candidate
 
 MAX_NAMED = 12
@@ -24,7 +26,7 @@ _ADVICE = (
 def names_of(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """How messages name candidates: the location, and whatever else tells them apart."""
     traits = [_traits(each) for each in candidates]
-    differ = [len({each[place] for each in traits}) > 1 for place in range(3)]
+    differ = [len(set(each)) > 1 for each in zip(*traits, strict=True)]
     names = []
     for location, *others in traits:
         told = [text for text, tells in zip(others, differ[1:], strict=True) if tells and text]
@@ -86,7 +88,7 @@ def table(trail: Trail, names: Sequence[str]) -> list[Mapping[str, str]]:
             "message": each.message,
             "seconds": f"{each.seconds:.0f}",
         }
-        for each in (*trail.ruled_out, *trail.tries)
+        for each in trail.told
     ]
 
 
@@ -108,13 +110,35 @@ def _attempts(trail: Trail) -> str:
     return f"{trail.attempts} attempt{'' if trail.attempts == 1 else 's'}"
 
 
-def _traits(candidate: Candidate) -> tuple[str, str, str]:
-    """Location, machine and strategy, as the template rendered them."""
+def _traits(candidate: Candidate) -> tuple[str, str, str, str]:
+    """Location, machine, accelerators and strategy, as the template rendered them."""
     spec = candidate.job_spec
     pools = spec.get("worker_pool_specs") or ()
-    machine = _get(_get(pools[0] if pools else None, "machine_spec"), "machine_type")
-    strategy = _get(spec.get("scheduling"), "strategy")
-    return candidate.location, str(machine or ""), str(strategy or "")
+    machine = _get(pools[0] if pools else None, "machine_spec")
+    accelerator = _get(machine, "accelerator_type")
+    count = _get(machine, "accelerator_count")
+    return (
+        candidate.location,
+        str(_get(machine, "machine_type") or ""),
+        f"{count or 1} {_accelerator(accelerator)}" if accelerator else "",
+        _strategy(_get(spec.get("scheduling"), "strategy")),
+    )
+
+
+def _accelerator(kind: object) -> str:
+    """Its name in any case, or the digits of one that is given by its number."""
+    return str(kind).upper()
+
+
+def _strategy(given: object) -> str:
+    """Its name as Vertex AI spells it; a template may have its number."""
+    if not given:
+        return ""
+    try:
+        return parse_strategy(given)
+    except SchedulingError:
+        # Said where the job is planned.
+        return str(given)
 
 
 def _get(value: object, key: str) -> object:

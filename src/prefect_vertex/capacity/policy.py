@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.durations import MAX_COUNT, MAX_SECONDS, is_count, is_duration
 from prefect_vertex.planning.spelling import closest, shown
 
 _SHAPE = "Write for example {max_attempts: 6, max_wall_seconds: 3600}."
@@ -17,7 +17,7 @@ class CapacityPolicy:
     """The limits of a walk over a run's candidates; they limit new attempts, never a live job.
 
     Attributes:
-        max_attempts: Jobs created within one walk; 0: no limit.
+        max_attempts: Tries within one walk, those whose create was refused too; 0: no limit.
         max_wall_seconds: From the walk's first create to its last one; 0: no limit.
         backoff_seconds: Pause after the first pass over all candidates; it doubles with each.
         backoff_max_seconds: What that pause grows to.
@@ -40,7 +40,7 @@ def parse_capacity(given: object) -> CapacityPolicy:
     """Read the job variable; what it leaves out, or sets to null, has its default.
 
     Raises:
-        PlanError: It is no mapping, has another key, or a value that is no number from 0 up.
+        PlanError: It is no mapping, has another key, or a value that is no number in its range.
     """
     if given is None:
         return CapacityPolicy()
@@ -66,16 +66,15 @@ def parse_capacity(given: object) -> CapacityPolicy:
 def _count(name: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _wrong(name, value, "a whole number from 0 up")
+    if not isinstance(value, int) or not is_count(value):
+        raise _wrong(name, value, f"a whole number from 0 to {MAX_COUNT}")
     return value
 
 
 def _seconds(name: str, value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]  # a number, see above
-        raise _wrong(name, value, "a number of seconds from 0 up")
-    return float(value)  # type: ignore[arg-type]  # the same
+    if not isinstance(value, int | float) or not is_duration(value):
+        raise _wrong(name, value, f"a number of seconds from 0 to {MAX_SECONDS:.0f} (ten years)")
+    return float(value)
 
 
 def _wrong(name: str, value: object, expected: str) -> PlanError:

@@ -31,7 +31,7 @@ class Scope(Enum):
     AGAIN_THEN_HOP = "again-then-hop"
     """Internal error: the same candidate once more, then the next one."""
     NEXT_AS_RESTART = "next-as-restart"
-    """Preempted: the next candidate, counted as a restart."""
+    """Preempted or rescheduled: the next candidate, counted as a restart."""
 
 
 class RefusalReason(Enum):
@@ -45,7 +45,10 @@ class RefusalReason(Enum):
     ACCESS = "a permission is missing"
     RATE = "too many API requests a minute"
     INTERNAL = "an internal error of Vertex AI"
+    AILING = "Vertex AI fails here now"
+    """Its creates came to nothing, twice, and no word of it says why."""
     PREEMPTED = "the machines were taken back"
+    RESCHEDULED = "its container put the flow run back"
     NETWORK = "a fault of the network here"
     IMAGE = "the image could not be read here"
     CONTAINER = "the container failed"
@@ -63,7 +66,9 @@ SCOPE_OF: Final[dict[RefusalReason, Scope]] = {
     RefusalReason.ACCESS: Scope.STOP,
     RefusalReason.RATE: Scope.SAME_LATER,
     RefusalReason.INTERNAL: Scope.AGAIN_THEN_HOP,
+    RefusalReason.AILING: Scope.HOP_COME_BACK,
     RefusalReason.PREEMPTED: Scope.NEXT_AS_RESTART,
+    RefusalReason.RESCHEDULED: Scope.NEXT_AS_RESTART,
     RefusalReason.NETWORK: Scope.HOP,
     RefusalReason.IMAGE: Scope.HOP,
     RefusalReason.CONTAINER: Scope.STOP,

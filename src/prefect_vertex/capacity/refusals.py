@@ -19,9 +19,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from prefect_vertex.capacity import wordings
 from prefect_vertex.capacity.reasons import SCOPE_OF, RefusalReason, Scope, When
 from prefect_vertex.capacity.rows import TABLE
+from prefect_vertex.lifecycle import wordings
 
 __all__ = ["SCOPE_OF", "Refusal", "RefusalReason", "Scope", "When", "classify"]
 
@@ -80,12 +80,12 @@ def classify(
         job_code: `CustomJob.error.code`, google.rpc.Code numbers.
         text: The service's words, with or without our own before them.
     """
-    if when is not When.AT_CREATE and wordings.is_container_end.match(text):
-        # Whatever stands further down is the container's own, quotas and all.
+    if when is not When.AT_CREATE and wordings.is_container_end(text):
         reason = RefusalReason.CONTAINER
     else:
         code = grpc_code or _NAME_OF_CODE.get(job_code or 0, "") or _code_in(text)
-        words = wordings.words_of(text)
+        said = wordings.first_line(text) if when is When.AFTER_START else text
+        words = wordings.words_of(said)
         reason = next(
             row.reason for row in TABLE if row.fits(when, error_reason.upper(), code, words)
         )

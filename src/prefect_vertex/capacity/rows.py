@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from prefect_vertex.capacity import wordings
 from prefect_vertex.capacity.reasons import RefusalReason, When
-from prefect_vertex.capacity.wordings import Predicate
+from prefect_vertex.lifecycle import wordings
+from prefect_vertex.lifecycle.wordings import Predicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,24 +125,26 @@ _BY_ERROR_REASON: Final = (
 
 _AFTER_START: Final = (
     Row(reason=RefusalReason.CANCELLED, when=_AFTER, codes=frozenset({"CANCELLED"})),
-    Row(reason=RefusalReason.CONTAINER, when=_AFTER, codes=frozenset({"INVALID_ARGUMENT"})),
     Row(reason=RefusalReason.TIME_LIMIT, when=_AFTER, codes=frozenset({"DEADLINE_EXCEEDED"})),
+    Row(
+        # A Spot job that loses its machines "fails with a STOCKOUT error" (documented); which
+        # number goes with that is in no public report.
+        reason=RefusalReason.PREEMPTED,
+        when=_AFTER,
+        codes=_REFINED,
+        words=wordings.is_loss_of_machines,
+    ),
+    Row(reason=RefusalReason.CONTAINER, when=_AFTER, codes=frozenset({"INVALID_ARGUMENT"})),
     Row(
         reason=RefusalReason.ENDED,
         when=_AFTER,
-        codes=frozenset({"RESOURCE_EXHAUSTED"}),
+        codes=frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"}),
         words=wordings.is_quota,
     ),
     Row(
-        # A Spot job that loses its machines "fails with a STOCKOUT error" (documented).
         reason=RefusalReason.PREEMPTED,
         when=_AFTER,
         codes=frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"}),
-    ),
-    *(
-        Row(reason=RefusalReason.PREEMPTED, when=_AFTER, codes=codes, words=words)
-        for codes in (frozenset({"INTERNAL"}), _WITHOUT_MEANING)
-        for words in (wordings.is_stockout, wordings.is_preemption)
     ),
     Row(reason=RefusalReason.INTERNAL, when=_AFTER, codes=frozenset({"INTERNAL", "ABORTED"})),
     Row(
@@ -181,14 +183,16 @@ _BY_CODE: Final = (
         Row(reason=reason, codes=_REFINED, words=words)
         for reason, words in (
             (RefusalReason.ACCESS, wordings.is_no_right_to_act),
+            (RefusalReason.ACCESS, wordings.is_not_set_up),
             (RefusalReason.RATE, wordings.is_rate),
-            (RefusalReason.NETWORK, wordings.is_network_fault),
             (RefusalReason.NO_ROOM, wordings.is_stockout),
+            (RefusalReason.NETWORK, wordings.is_network_fault),
             (RefusalReason.QUOTA, wordings.is_quota),
             (RefusalReason.NOT_HERE, wordings.is_missing_attachment),
             (RefusalReason.NOT_HERE, wordings.is_elsewhere),
             (RefusalReason.IMAGE, wordings.is_image_fault),
             (RefusalReason.PREEMPTED, wordings.is_preemption),
+            (RefusalReason.NO_ROOM, wordings.is_sent_elsewhere),
             (RefusalReason.NO_ROOM, wordings.is_exhausted),
         )
     ),

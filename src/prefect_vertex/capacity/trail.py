@@ -10,10 +10,13 @@ from typing import Any
 from prefect_vertex.capacity.refusals import RefusalReason
 from prefect_vertex.capacity.walk import MAX_MESSAGE_LENGTH, Trail, Try
 
-ROOM_FOR_WORDS = 6000
-"""Characters of services' words in a label, which every read of the run brings along."""
+ROOM_FOR_WORDS = 16_000
+"""Characters of services' words in a label, which every read of the run brings along: those of a
+walk of six attempts in full, which are mostly far shorter, and equal."""
 
 _SHORT = 80
+_LATEST = 32_503_680_000.0
+"""The year 3000: what is added to a time of a run must be a date too."""
 
 
 def format_trail(trail: Trail) -> str:
@@ -21,7 +24,7 @@ def format_trail(trail: Trail) -> str:
     words: dict[str, int] = {}
     rows = {
         key: [_row(each, words) for each in tries]
-        for key, tries in (("x", trail.ruled_out), ("t", trail.tries))
+        for key, tries in (("e", trail.past), ("x", trail.ruled_out), ("t", trail.tries))
     }
     whole: dict[str, Any] = {
         "of": trail.of,
@@ -56,6 +59,7 @@ def parse_trail(text: str) -> Trail:
             earlier_passes=int(whole.get("p", 0)),
             ruled_out=_tries(whole, "x", words),
             tries=_tries(whole, "t", words),
+            past=_tries(whole, "e", words),
         )
     except (AttributeError, IndexError, OSError, OverflowError, TypeError, ValueError):
         # Written by hand or by a version to come: the walk begins anew, which costs time alone.
@@ -106,4 +110,6 @@ def _seconds(moment: datetime) -> float:
 
 
 def _moment(seconds: float) -> datetime:
+    if not 0 <= seconds <= _LATEST:
+        raise ValueError(f"{seconds} is no time of a run.")
     return datetime.fromtimestamp(float(seconds), UTC)

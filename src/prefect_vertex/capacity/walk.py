@@ -8,7 +8,7 @@ first, and it never waits for a try that would come too late.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -19,14 +19,17 @@ MAX_MESSAGE_LENGTH = 2000
 """Characters of a service's words that are kept of a try."""
 
 MAX_TRIES = 60
-"""Tries that a trail holds one by one; of more, the oldest passes are kept as numbers."""
+"""Tries that a walk's trail holds one by one; of more, the oldest passes count as numbers."""
+
+MAX_PAST = 60
+"""Tries before these that are still told, besides the last one of each candidate."""
 
 _MAX_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A try that came to nothing before a container started.
+    """A try that came to nothing; all but those of `Trail.past` before a container started.
 
     Attributes:
         attempt: Its number; one whose create was refused has no job, so the next has it again.
@@ -74,6 +77,8 @@ class Trail:
         earlier_passes: Complete ones, before `tries`.
         ruled_out: Earlier tries that ruled their candidates out, of earlier walks too.
         tries: This walk's, the oldest first.
+        past: Tries before those that are only told: of earlier passes and walks, the attempts
+            whose machines were taken back among them.
     """
 
     of: str = ""
@@ -86,6 +91,7 @@ class Trail:
     earlier_passes: int = 0
     ruled_out: tuple[Try, ...] = ()
     tries: tuple[Try, ...] = ()
+    past: tuple[Try, ...] = ()
 
     @property
     def attempts(self) -> int:
@@ -93,13 +99,15 @@ class Trail:
         return self.earlier_attempts + len(self.tries)
 
     @property
+    def told(self) -> tuple[Try, ...]:
+        """Every try that is known, once, the oldest first."""
+        every = dict.fromkeys((*self.past, *self.ruled_out, *self.tries))
+        return tuple(sorted(every, key=lambda each: each.begun_at))
+
+    @property
     def last_answers(self) -> dict[int, Try]:
         """The last try of each candidate that was tried, the longest ago first."""
-        found: dict[int, Try] = {}
-        for each in (*self.ruled_out, *self.tries):
-            found.pop(each.candidate, None)
-            found[each.candidate] = each
-        return found
+        return _last_of_each(self.told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +150,16 @@ def next_try(trail: Trail, count: int, capacity: CapacityPolicy, now: datetime) 
         queue = state.order
         pause = backoff_seconds(capacity, state.passes)
         at = max(now, trail.tries[-1].ended_at + timedelta(seconds=pause))
-    if capacity.max_wall_seconds and trail.begun_at is not None:
-        end = trail.begun_at + timedelta(seconds=capacity.max_wall_seconds)
-        if at >= end:
-            return Exhausted(f"capacity.max_wall_seconds allows {capacity.max_wall_seconds:g} s")
+    if is_late(trail.begun_at, capacity, at):
+        return Exhausted(f"capacity.max_wall_seconds allows {capacity.max_wall_seconds:g} s")
     return Next(queue[0], at)
+
+
+def is_late(begun_at: datetime | None, capacity: CapacityPolicy, at: datetime) -> bool:
+    """Whether a walk that began then has no time left for a create at that moment."""
+    if begun_at is None or not capacity.max_wall_seconds:
+        return False
+    return at >= begun_at + timedelta(seconds=capacity.max_wall_seconds)
 
 
 def backoff_seconds(capacity: CapacityPolicy, passes: int) -> float:
@@ -167,7 +180,10 @@ def with_try(trail: Trail, tried: Try, count: int, *, had_job: bool = True) -> T
         begun_at=trail.begun_at or tried.begun_at,
         tries=(*trail.tries, tried),
     )
-    while len(longer.tries) > MAX_TRIES and (cut := _first_pass(longer, count)):
+    # Never the pass that was made last: what follows it depends on its answers.
+    while len(longer.tries) > MAX_TRIES and 0 < (cut := _first_pass(longer, count)) < len(
+        longer.tries
+    ):
         gone = longer.tries[:cut]
         longer = replace(
             longer,
@@ -175,6 +191,7 @@ def with_try(trail: Trail, tried: Try, count: int, *, had_job: bool = True) -> T
             earlier_passes=longer.earlier_passes + 1,
             ruled_out=(*longer.ruled_out, *(each for each in gone if each.rules_out)),
             tries=longer.tries[cut:],
+            past=_kept((*longer.past, *gone)),
         )
     return longer
 
@@ -185,10 +202,18 @@ def begun_anew(trail: Trail, of: str) -> Trail:
     return Trail(of=of, serial=serial, answered=trail.answered, restarts=trail.restarts)
 
 
-def restarted(trail: Trail, of: str, *, first: int) -> Trail:
-    """The walk of a run whose container had started: anew, but for what is ruled out for good."""
+def restarted(trail: Trail, of: str, *, first: int, lost: Try | None = None) -> Trail:
+    """The walk of a run whose container had started: anew, but for what is ruled out for good.
+
+    Args:
+        trail: As it was.
+        of: The candidates that the run has now.
+        first: The candidate with which the new walk's passes begin.
+        lost: The attempt whose container had started.
+    """
     same = trail.of == of
     ruled_out = [each for each in (*trail.ruled_out, *trail.tries) if each.rules_out]
+    past = (*trail.past, *trail.tries, *([lost] if lost is not None else []))
     return Trail(
         of=of,
         serial=trail.serial + 1,
@@ -196,7 +221,28 @@ def restarted(trail: Trail, of: str, *, first: int) -> Trail:
         restarts=trail.restarts + 1,
         first=first,
         ruled_out=tuple(ruled_out) if same else (),
+        past=_kept(past) if same else (),
     )
+
+
+def _kept(tries: Sequence[Try]) -> tuple[Try, ...]:
+    """The newest of them, and the last one of each candidate."""
+    last = {id(each) for each in _last_of_each(tries).values()}
+    oldest = len(tries) - MAX_PAST
+    return tuple(
+        replace(each, message=each.message[:MAX_MESSAGE_LENGTH])
+        for place, each in enumerate(tries)
+        if place >= oldest or id(each) in last
+    )
+
+
+def _last_of_each(tries: Iterable[Try]) -> dict[int, Try]:
+    """The last of each candidate, the longest ago first."""
+    found: dict[int, Try] = {}
+    for each in tries:
+        found.pop(each.candidate, None)
+        found[each.candidate] = each
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +287,7 @@ def _first_pass(trail: Trail, count: int) -> int:
 
 def _only_faults(trail: Trail, order: Sequence[int]) -> bool:
     """Whether a whole pass met nothing but faults of networks and images."""
-    answers = trail.last_answers
+    answers = _last_of_each((*trail.ruled_out, *trail.tries))
     return all(each in answers and answers[each].scope is Scope.HOP for each in order)
 
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import LocalStack, share
 from prefect_vertex.errors import PrefectVertexError, SetupError
+from prefect_vertex.replica import effective_worker_count
 
 POOL = "vertex-forecast"
 BUCKET = "demo-bucket"
@@ -39,6 +40,8 @@ _HEADINGS = {
 
 
 ALL_SERIES = 366
+DEPLOYMENT = "forecast/tourism-replicas"
+_RESULTS = "forecasts/"
 
 
 class ChildEndedError(PrefectVertexError):
@@ -56,22 +59,24 @@ class RunFailedError(PrefectVertexError):
 def demo(
     *,
     series: int | Literal["all"] = 24,
+    replicas: int = 3,
     output: Path = Path("demo-output"),
     keep: bool = False,
 ) -> int:
     """Forecast the 2010 tourism competition's monthly series through a work pool.
 
     Starts a Prefect server, the Vertex AI emulator, Cloud Storage and a worker; deploys
-    examples/forecast to the pool vertex-forecast; runs it; prints the accuracy table. Stops all it
-    started, also on Ctrl-C.
+    examples/forecast to the pool vertex-forecast; runs it on several replicas; prints them and the
+    accuracy table. Stops all it started, also on Ctrl-C.
 
     Args:
         series: How many of the 366 series, or all.
+        replicas: How many share the series; not more than there are series.
         output: Where forecasts, accuracy and picture are written.
         keep: Leave server, UI and worker up until Ctrl-C.
     """
     _check_extra()
-    _check_arguments(series, output)
+    _check_arguments(series, replicas, output)
     console = Console(highlight=False)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _as_interrupt)
@@ -83,7 +88,8 @@ def demo(
         with Children(logs) as children:
             # A copy: the installed example may not be writable.
             shutil.copytree(share("examples", "forecast"), home / "forecast")
-            link = _run(children, LocalStack(children, home), console, series, output)
+            wanted = _wanted(series, replicas)
+            link = _run(children, LocalStack(children, home), console, wanted, output)
             _keep(children, console, link) if keep else console.print(
                 "\nKEEP=1 leaves Prefect's UI and the worker up to look around."
             )
@@ -100,11 +106,24 @@ def demo(
     return 1 if failed else 0
 
 
+def _wanted(series: int | Literal["all"], replicas: int) -> dict[str, Any]:
+    """What the flow run is created with: parameters, and variables of its own for the job."""
+    units = ALL_SERIES if series == "all" else series
+    variables: dict[str, Any] = {"worker_count": effective_worker_count(replicas, units)}
+    if search_path := os.environ.get("PYTHONPATH"):
+        # The replicas are to import the package from where the demo did.
+        variables["env"] = {"PYTHONPATH": search_path}
+    return {
+        "parameters": {"series": series, "output_dir": f"gs://{BUCKET}/{_RESULTS}"},
+        "job_variables": variables,
+    }
+
+
 def _run(
     children: Children,
     stack: LocalStack,
     console: Console,
-    series: int | Literal["all"],
+    wanted: dict[str, Any],
     output: Path,
 ) -> str:
     """Start everything and forecast; returns the flow run's address in the UI."""
@@ -126,35 +145,34 @@ def _run(
             IMAGE=IMAGE,
         )
     archive = stack.list_objects(BUCKET)
-    console.print("Deployed         forecast/tourism")
+    console.print(f"Deployed         {DEPLOYMENT}")
     console.print(f"Code             gs://{BUCKET}/{archive[0]}")
     with console.status(f"Starting prefect worker start --pool {POOL}"):
         stack.start_worker(POOL)
     console.print(f"Worker           prefect worker start --pool {POOL}\n")
-    return _forecast(children, stack, console, series, output)
+    return _forecast(children, stack, console, wanted, output)
 
 
 def _forecast(
     children: Children,
     stack: LocalStack,
     console: Console,
-    series: int | Literal["all"],
+    wanted: dict[str, Any],
     output: Path,
 ) -> str:
     from prefect.client.orchestration import SyncPrefectClient
 
-    from prefect_vertex.cli.follow import follow, print_tail
+    from prefect_vertex.cli.follow import follow, print_replicas, print_tail
 
     with SyncPrefectClient(api=stack.api_url) as client:
-        deployment = client.read_deployment_by_name("forecast/tourism")
-        run = client.create_flow_run_from_deployment(
-            deployment.id,
-            parameters={"series": series, "output_dir": f"gs://{BUCKET}/forecasts"},
-        )
+        deployment = client.read_deployment_by_name(DEPLOYMENT)
+        run = client.create_flow_run_from_deployment(deployment.id, **wanted)
         link = f"{stack.ui_url}/runs/flow-run/{run.id}"
         console.print(f"Flow run         {run.name}")
         console.print(f"                 {link}", soft_wrap=True)
+        console.print(f"Replicas         {wanted['job_variables']['worker_count']}")
         followed = follow(client, run.id, console=console, check=lambda: _check_alive(children))
+        print_replicas(console, client, followed.run)
     state = followed.run.state
     if state is None or not state.is_completed():
         console.print(f"\nThe flow run ended as {followed.headline}\n", markup=False)
@@ -165,18 +183,21 @@ def _forecast(
     console.print("Files")
     for path in files:
         console.print(f"  {path}  {path.stat().st_size / 1024:,.0f} kB")
+    console.print(f"Each replica's part is in gs://{BUCKET}/{_RESULTS}parts")
     return link
 
 
 def _download(stack: LocalStack, output: Path) -> list[Path]:
     output.mkdir(parents=True, exist_ok=True)
     files = []
-    for name in stack.list_objects(BUCKET, prefix="forecasts/"):
-        path = output / Path(name).name
-        path.write_bytes(stack.read_object(BUCKET, name))
-        files.append(path)
+    for name in stack.list_objects(BUCKET, prefix=_RESULTS):
+        file = name.removeprefix(_RESULTS)
+        if "/" not in file:
+            path = output / file
+            path.write_bytes(stack.read_object(BUCKET, name))
+            files.append(path)
     if not files:
-        raise SetupError(f"The flow run completed but wrote nothing to gs://{BUCKET}/forecasts.")
+        raise SetupError(f"The flow run completed but wrote nothing to gs://{BUCKET}/{_RESULTS}.")
     return files
 
 
@@ -213,13 +234,15 @@ def _check_alive(children: Children) -> None:
         raise ChildEndedError(child)
 
 
-def _check_arguments(series: int | Literal["all"], output: Path) -> None:
+def _check_arguments(series: int | Literal["all"], replicas: int, output: Path) -> None:
     """Refuse at once what would fail after a minute."""
     if series != "all" and not 1 <= series <= ALL_SERIES:
         raise SetupError(
             f"--series is {series}; the competition has {ALL_SERIES} monthly series.",
             hint=f"Give a number from 1 to {ALL_SERIES}, or all.",
         )
+    if replicas < 1:
+        raise SetupError(f"--replicas is {replicas}, expected 1 or more.")
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Follow a flow run on the terminal: its state, how far it is, and at the end its logs."""
+"""Follow a flow run on the terminal: its state, how far it is, at the end its replicas and logs."""
 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,16 +11,29 @@ from datetime import datetime
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
 from prefect.client.schemas.objects import FlowRun, Log
 from prefect.client.schemas.sorting import LogSort
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from prefect_vertex.replica.crew import ATTEMPT_LABEL, RANK_LABEL
+from prefect_vertex.replica.progress import KEY
 
 POLL_SECONDS = 0.5
 PAGE = 200
 
-_PROGRESS = re.compile(r"\b(?P<done>\d+) of (?P<total>\d+) (?P<unit>\w+)")
+_WHOLE = 100.0
 
 
 @dataclass
@@ -30,9 +42,7 @@ class Followed:
 
     run: FlowRun
     logs: list[Log] = field(default_factory=list)
-    done: int = 0
-    total: int = 0
-    unit: str = ""
+    percent: float | None = None
 
     @property
     def headline(self) -> str:
@@ -44,14 +54,10 @@ class Followed:
         return f"{state.name}: {first[0]}" if first else str(state.name)
 
     def take(self, lines: list[Log]) -> None:
-        """Add log lines that are new, and read from them how far the flow is."""
+        """Add log lines that are new, in the order of their times."""
         known = {line.id for line in self.logs}
         fresh = [line for line in lines if line.id not in known]
         self.logs = sorted([*self.logs, *fresh], key=lambda line: line.timestamp)
-        for line in fresh:
-            if match := _PROGRESS.search(line.message):
-                self.done, self.total = int(match["done"]), int(match["total"])
-                self.unit = match["unit"]
 
 
 def follow(
@@ -73,7 +79,7 @@ def follow(
     columns = (
         TextColumn("  {task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console)
@@ -85,8 +91,11 @@ def follow(
             check()
             followed.run = client.read_flow_run(run_id)
             followed.take(_new_logs(client, run_id, followed))
+            ended = followed.run.state is not None and followed.run.state.is_final()
+            # The artifact is a few seconds behind the run.
+            followed.percent = None if ended else _percent(client, run_id)
             _show(console, progress, bar, followed, seen)
-            if followed.run.state is not None and followed.run.state.is_final():
+            if ended:
                 time.sleep(POLL_SECONDS)
                 followed.take(_new_logs(client, run_id, followed))
                 return followed
@@ -97,10 +106,11 @@ def _show(
     console: Console, progress: Progress, bar: object, followed: Followed, seen: set[str]
 ) -> None:
     headline = followed.headline
-    if followed.total:
-        progress.update(bar, completed=followed.done, total=followed.total)  # type: ignore[arg-type]
+    percent = followed.percent
+    if percent is not None:
+        progress.update(bar, completed=percent, total=_WHOLE)  # type: ignore[arg-type]
     progress.update(bar, description=_short(headline))  # type: ignore[arg-type]
-    line = f"{headline} ({followed.done}/{followed.total})" if followed.total else headline
+    line = f"{headline} ({percent:.0f} %)" if percent is not None else headline
     if not console.is_terminal and line not in seen:
         seen.add(line)
         console.print(f"  {line}", highlight=False)
@@ -108,6 +118,18 @@ def _show(
 
 def _short(text: str, width: int = 62) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _percent(client: SyncPrefectClient, run_id: UUID) -> float | None:
+    """How far all replicas together are, as the run's progress artifact says."""
+    found = client.read_artifacts(
+        artifact_filter=ArtifactFilter(
+            flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]),
+            key=ArtifactFilterKey(any_=[KEY]),
+        ),
+        limit=1,
+    )
+    return float(str(found[0].data)) if found else None
 
 
 def _new_logs(client: SyncPrefectClient, run_id: UUID, followed: Followed) -> list[Log]:
@@ -119,6 +141,28 @@ def _new_logs(client: SyncPrefectClient, run_id: UUID, followed: Followed) -> li
         limit=PAGE,
         offset=offset,
     )
+
+
+def print_replicas(console: Console, client: SyncPrefectClient, leader: FlowRun) -> None:
+    """Print the leader's run and the runs of its followers, with their states."""
+    children = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[leader.id])
+        ),
+        limit=PAGE,
+    )
+    followers = [run for run in children if RANK_LABEL in run.labels]
+    followers.sort(
+        key=lambda run: [int(str(run.labels[key])) for key in (ATTEMPT_LABEL, RANK_LABEL)]
+    )
+    table = Table(title="Replicas", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("rank", "flow run", "state", "seconds"):
+        table.add_column(heading, justify="right" if heading == "seconds" else "left")
+    for run in (leader, *followers):
+        rank = str(run.labels.get(RANK_LABEL, "0, leader"))
+        state = run.state.name if run.state is not None else "no state"
+        table.add_row(rank, run.name, state, f"{run.total_run_time.total_seconds():.1f}")
+    console.print(table)
 
 
 def print_tail(console: Console, logs: list[Log], lines: int = 30) -> None:

@@ -21,7 +21,6 @@ from cyclopts import Parameter
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL
 
-from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.cli.gcloud import gcloud_script
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
 from prefect_vertex.cli.usage import WrongUseError
@@ -53,7 +52,8 @@ def plan(
     """Print what the worker would submit; nothing is submitted, and Google is not asked.
 
     One request for each candidate, as the worker of this machine and profile would send it, its
-    bootstrap included. Values of secrets are masked. Warnings go to stderr.
+    bootstrap included. Beside it, as `resource_plan`, what a replica of the first pool and one of
+    its workers run at once; that is not sent. Values of secrets are masked. Warnings go to stderr.
 
     Args:
         pool: Plan for any run of this work pool.
@@ -75,13 +75,17 @@ def plan(
     for line in dict.fromkeys([*rewritten, *warnings]):
         sys.stderr.write(f"warning: {line}\n")
     requests = [json.loads(each.as_json()) for each in plans]
-    output: Any = requests
+    shown = [
+        {**request, "resource_plan": [of_pool.as_json() for of_pool in each.resources]}
+        for request, each in zip(requests, plans, strict=True)
+    ]
+    output: Any = shown
     if quota:
         from prefect_vertex.cli.quota import quota_json, quota_table, read_quotas
 
         found = anyio.run(read_quotas, plans, credentials)
         sys.stderr.write(quota_table(found))
-        output = {"requests": requests, "quota": quota_json(found)}
+        output = {"requests": shown, "quota": quota_json(found)}
     if output_format == "json":
         print(json.dumps(output, indent=2, ensure_ascii=False))
         return
@@ -200,16 +204,16 @@ def planned(
     if configuration.fault is not None:
         raise configuration.fault
     identities = dict(known or {})
-    for title, one in zip(configuration.titles, configuration.rendered, strict=True):
-        with naming(title):
+    for one in configuration.rendered:
+        with one.judging():
             credentials = one.credential_values()
             if credentials.key not in identities:
                 identities[credentials.key] = known_identity(credentials)
     spec = configuration.run_spec(identities=identities)
     bootstrap = packed_bootstrap()
     plans = []
-    for title, each in zip(configuration.titles, spec.candidates, strict=True):
-        with naming(title):
+    for one, each in zip(configuration.rendered, spec.candidates, strict=True):
+        with one.judging():
             plans.append(build_plan(spec, each, attempt=1, bootstrap=bootstrap))
     return plans
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prefect_vertex.lifecycle.decisions import CancelJob, Decision, Wait
+from prefect_vertex.lifecycle.diagnosis import is_incomplete
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
@@ -116,7 +117,8 @@ def never_started(case: Case, job: JobSnapshot) -> bool:
     Containers may begin before the job is RUNNING, so its `start_time` alone says too little.
     """
     waits = case.run.state in {RunState.PENDING, RunState.SCHEDULED}
-    return waits and job.start_time is None and job.attempt in case.notes.unstarted
+    never_ran = job.start_time is None or is_incomplete(job)
+    return waits and never_ran and job.attempt in case.notes.unstarted
 
 
 def confirmed(times: Sequence[datetime]) -> bool:

@@ -1,9 +1,11 @@
 """What a terminal job says about itself: state and code first, the text only for the details.
 
 Which kind of end it was follows from the job's state and `error.code`; the words in `error.message`
-refine it (which replica, which exit status, quota or stockout) and are shown as they are.  A text
-that no pattern knows changes nothing.  Sources of the texts: facts on CustomJob errors, section
-1.5, as documented or seen in public reports; the samples are in tests/lifecycle/test_diagnosis.py.
+refine it (which replica, which exit status, quota or stockout) and are shown as they are.  Those of
+a stockout or a preemption count under almost any code, because none is documented for them; they
+never outweigh a replica's own exit.  A text that no pattern knows changes nothing.  Sources of the
+texts: facts on CustomJob errors, section 1.5, as documented or seen in public reports; the samples
+are in tests/lifecycle/test_diagnosis.py.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 
+from prefect_vertex.lifecycle import wordings
 from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
@@ -19,15 +22,16 @@ from prefect_vertex.lifecycle.states import JobPhase
 
 _INVALID_ARGUMENT = 3
 """The code of every end that a replica's exit brought about."""
+_INCOMPLETE_STATUS = 79
 MAX_DETAIL_LENGTH = 4000
 """Characters of Vertex AI's text kept in a state message; its end holds the traceback."""
 
 _REPLICA = re.compile(r"The replica (?P<replica>workerpool\d+-\d+)\b")
 _EXIT_STATUS = re.compile(r"non-zero status of (?P<status>\d+)\b")
-_OUT_OF_MEMORY = re.compile(r"^The replica \S+ ran out[ -]of[ -]memory\b", re.IGNORECASE)
-"""The service's own sentence; the same words further down are the user's stderr."""
-_QUOTA = re.compile(r"\bquota metrics exceed quota limits\b", re.IGNORECASE)
-_STOCKOUT = re.compile(r"\bresources are insufficient in region\b", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"\bThe replica \S+ ran out[ -]of[ -]memory\b", re.IGNORECASE)
+"""In the service's own sentence; the same words further down are the user's stderr."""
+_SPEAK_FOR_THEMSELVES = frozenset({1, 4, 6, 7, 11, 12, 16})
+"""Codes of an end that no words make a loss of machines: cancelled, out of time, refused."""
 
 _REASON_OF_CODE: dict[int, TerminationReason] = {
     1: TerminationReason.CANCELLED_OUTSIDE,
@@ -87,6 +91,11 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "the bootstrap could not read its configuration",
         "Check env for variables that begin with PREFECT_; the text below names the one at fault.",
     ),
+    _INCOMPLETE_STATUS: (
+        TerminationReason.INCOMPLETE,
+        "not all replicas had checked in within provisioning_timeout_seconds, and nothing was run",
+        "Try another region or machine_type or a smaller worker_count, or raise that limit.",
+    ),
     126: (
         TerminationReason.CANNOT_START,
         "the command is not executable",
@@ -124,7 +133,7 @@ _EXPLANATION: dict[int, tuple[TerminationReason, str, str]] = {
         "",
     ),
 }
-"""Exit statuses with a meaning of their own; 70 to 78 are this product's bootstrap's."""
+"""Exit statuses with a meaning of their own; 70 to 79 are this product's bootstrap's."""
 
 _SUMMARY: dict[TerminationReason, tuple[str, str]] = {
     TerminationReason.NO_CAPACITY: (
@@ -186,6 +195,18 @@ def diagnose(
     return Diagnosis(reason=reason, summary=f"{summary}.", detail=detail, resolution=resolution)
 
 
+def is_incomplete(job: JobSnapshot) -> bool:
+    """Whether a replica ended the job because others had not checked in.
+
+    None had begun by then, though all machines may have been there and the job called RUNNING.
+    """
+    if job.phase is not JobPhase.FAILED or job.error is None:
+        return False
+    match = _EXIT_STATUS.search(job.error.message)
+    status = int(match["status"]) if match is not None else 0
+    return job.error.code == _INVALID_ARGUMENT and status == _INCOMPLETE_STATUS
+
+
 def _bare_state(job: JobSnapshot) -> str:
     code = f", code {job.error.code}" if job.error else ""
     return f"{job.state}{code}"
@@ -201,16 +222,25 @@ def _reason(job: JobSnapshot, policy: RunPolicy, *, started: bool) -> Terminatio
     if job.error is None:
         return TerminationReason.UNKNOWN
     reason = _REASON_OF_CODE.get(job.error.code, TerminationReason.UNKNOWN)
-    if reason is TerminationReason.NO_CAPACITY and _QUOTA.search(job.error.message):
+    own_exit = wordings.is_container_end(job.error.message)
+    if own_exit and reason is TerminationReason.UNKNOWN:
+        return TerminationReason.CONTAINER_FAILED
+    words = wordings.words_of(wordings.first_line(job.error.message))
+    lost = (
+        not own_exit
+        and job.error.code not in _SPEAK_FOR_THEMSELVES
+        and wordings.is_loss_of_machines(words)
+    )
+    if reason is TerminationReason.NO_CAPACITY and not lost and wordings.is_quota(words):
         return TerminationReason.QUOTA
-    if reason is TerminationReason.UNKNOWN and _STOCKOUT.search(job.error.message):
-        # The number that goes with a stockout is in no public report; the sentence is documented.
-        reason = TerminationReason.NO_CAPACITY
     started = started or job.start_time is not None
-    if reason is TerminationReason.NO_CAPACITY and policy.spot and started:
-        # Documented: a Spot job that loses its machines "fails with a STOCKOUT error".
-        return TerminationReason.PREEMPTED
-    return reason
+    if policy.spot and started and not own_exit:
+        if lost or reason is TerminationReason.NO_CAPACITY:
+            # Documented: a Spot job that loses its machines "fails with a STOCKOUT error".
+            return TerminationReason.PREEMPTED
+        return reason
+    # Machines that nobody may take back are not preempted, whatever word is used.
+    return TerminationReason.NO_CAPACITY if lost else reason
 
 
 def _ran_out_of_time(job: JobSnapshot, policy: RunPolicy) -> bool:
@@ -248,7 +278,7 @@ def _diagnose_container(job: JobSnapshot) -> Diagnosis:
         status,
         (TerminationReason.CONTAINER_FAILED, "", ""),
     )
-    if _OUT_OF_MEMORY.search(text):
+    if _OUT_OF_MEMORY.search(wordings.first_line(text)):
         reason, explanation = TerminationReason.OUT_OF_MEMORY, "the container ran out of memory"
         resolution = _EXPLANATION[137][2]
     summary = f"{where} of CustomJob {job.resource_name.job_id} exited with status {status}"

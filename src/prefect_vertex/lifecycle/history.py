@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from prefect_vertex.lifecycle.run import RunState
 
-REQUEUED = "Its worker stopped before it had created a job; any worker may take it."
+REQUEUED = "Its worker stopped while it had no job; any worker may take it."
 """Message of the Scheduled state that this product proposes for a run without a job."""
 
 _FIRST_WORD = "Pending"

@@ -25,6 +25,8 @@ class TerminationReason(Enum):
     """The command could not be executed, or the image holds none."""
     RESTARTED = "restarted"
     """The platform started a container a second time, and the guard ran nothing (exit 75)."""
+    INCOMPLETE = "incomplete"
+    """Some replicas were not there in time, and the others ran nothing (exit 79)."""
     PREFECT_UNREACHABLE = "prefect-unreachable"
     """The Prefect API could not be reached from the container (exit 74)."""
     PREEMPTED = "preempted"
@@ -59,6 +61,7 @@ _OWN_STATUS: dict[TerminationReason, int] = {
     TerminationReason.CANCELLED_OUTSIDE: 0,
     TerminationReason.OUT_OF_MEMORY: 137,
     TerminationReason.RESTARTED: 75,
+    TerminationReason.INCOMPLETE: 79,
     TerminationReason.PREFECT_UNREACHABLE: 74,
 }
 EXIT_STATUS: dict[TerminationReason, int] = {

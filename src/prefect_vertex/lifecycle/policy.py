@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from prefect_vertex.planning.durations import is_count, is_duration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
@@ -79,15 +81,9 @@ def parse_policy(text: str) -> RunPolicy:
 
 
 def _fits(value: object, usual: object) -> bool:
-    """Whether a value is of the kind of the default that it would replace."""
+    """Whether a value is of the kind of the default that it would replace, and in its range."""
     if isinstance(usual, bool) or isinstance(value, bool):
         return isinstance(usual, bool) and isinstance(value, bool)
     if value is None or usual is None:
-        return usual is None and (value is None or _is_duration(value))
-    if isinstance(usual, int):
-        return isinstance(value, int) and value >= 0
-    return _is_duration(value)
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < float("inf")
+        return usual is None and (value is None or is_duration(value))
+    return is_count(value) if isinstance(usual, int) else is_duration(value)

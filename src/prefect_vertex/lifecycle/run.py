@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from prefect_vertex.planning.durations import whole_number
+
 
 class RunState(Enum):
     """Prefect's nine state types (3.9.1)."""
@@ -50,6 +52,9 @@ VERDICT_LABEL = "prefect-vertex.verdict"
 """`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel."""
 CANDIDATE_LABEL = "prefect-vertex.candidate"
 """`<attempt>:<index>:<replicas>`: the announced attempt's candidate, and its job's replicas."""
+LEADER_LABEL = "prefect-vertex.leader"
+"""On a follower's flow run: the leader's id; its attempt stands in the label for that."""
+RANK_LABEL = "prefect-vertex.rank"
 WALK_LABEL = "prefect-vertex.walk"
 """What was tried before that attempt; see `capacity.trail`."""
 NAMES_LABEL = "prefect-vertex.candidates"
@@ -149,8 +154,7 @@ class RunView:
         return self.state_name not in WITH_JOB_STATES and self.state_id != announced_in
 
     def _number(self, label: str) -> int:
-        text = self.labels.get(label, "")
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return whole_number(self.labels.get(label, "")) or 0
 
     @property
     def is_final(self) -> bool:
@@ -162,9 +166,13 @@ class RunView:
         number, *rest = self.labels.get(CANDIDATE_LABEL, "").split(":")
         if number != str(attempt) or len(rest) != 2:  # noqa: PLR2004 - a pair
             return None
-        if not all(text.isascii() and text.isdigit() for text in rest):
-            return None
-        return int(rest[0]), int(rest[1])
+        index, replicas = (whole_number(text) for text in rest)
+        return None if index is None or replicas is None else (index, replicas)
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas its last announced attempt has; 1 before the first."""
+        return (self.candidate(self.attempt) or (0, 1))[1]
 
     def verdict(self, attempt: int) -> str:
         """Why this product cancels that attempt's job; empty if it does not."""

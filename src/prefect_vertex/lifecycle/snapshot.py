@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.durations import whole_number
 from prefect_vertex.planning.naming import ATTEMPT_LABEL, FLOW_RUN_LABEL, ResourceName
 
 
@@ -94,5 +95,4 @@ class JobSnapshot:
     @property
     def attempt(self) -> int:
         """The attempt that the job was created for, from its label; 0 for a foreign job."""
-        text = self.labels.get(ATTEMPT_LABEL, "")
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return whole_number(self.labels.get(ATTEMPT_LABEL, "")) or 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+_TERMINAL = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
 
 class JobPhase(Enum):
     """Where a CustomJob stands, as far as a decision needs to know."""
@@ -29,20 +31,17 @@ class JobPhase(Enum):
     UNKNOWN = "unknown"
     """A state newer than the table; taken for live, because only an end is irreversible."""
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the job can change no more."""
-        return self in _TERMINAL
+    is_terminal: bool
+    """Whether the job can change no more; an attribute, because each row of each list is asked."""
+
+    def __init__(self, word: str) -> None:
+        self.is_terminal = word in _TERMINAL
 
     @property
     def is_waiting(self) -> bool:
         """Whether the job has no machine yet."""
         return self in {JobPhase.QUEUED, JobPhase.PROVISIONING}
 
-
-_TERMINAL = frozenset(
-    {JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED, JobPhase.EXPIRED},
-)
 
 PHASE_OF: dict[str, JobPhase] = {
     "JOB_STATE_UNSPECIFIED": JobPhase.UNKNOWN,

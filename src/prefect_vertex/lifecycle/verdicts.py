@@ -142,6 +142,9 @@ def _or_hop(case: Case, job: JobSnapshot, crash: Crash) -> Decision:
 
 def _is_containers(diagnosis: Diagnosis) -> bool:
     """Whether a container brought the end about, which then had begun."""
+    if diagnosis.reason is TerminationReason.INCOMPLETE:
+        # Its bootstrap says itself that it ran nothing.
+        return False
     named = bool(diagnosis.replica) or diagnosis.exit_status is not None
     return named or diagnosis.reason in _OF_A_CONTAINER
 

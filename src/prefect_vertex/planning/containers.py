@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prefect_vertex.errors import MachineSpecError, PlanError
 from prefect_vertex.planning import environment as environments
 from prefect_vertex.planning.command import argument_list, wrapped_command
 from prefect_vertex.planning.forms import check_image, check_pool_forms
+from prefect_vertex.planning.gang import COUNTED_POOLS, check_replicas_command, slot_environment
 from prefect_vertex.planning.machines import check_machine
 from prefect_vertex.planning.packed import unpacking
 from prefect_vertex.planning.pools import Pool, PoolLayout
 from prefect_vertex.planning.replicas import POOLS_PATH
+from prefect_vertex.planning.sizing import ResourcePlan, plan_machine
 from prefect_vertex.planning.spec import Candidate, RunIdentity
 
 _API = "PREFECT_API_URL"
@@ -30,6 +32,8 @@ class Attempt:
         platform_env: Further variables that users cannot override.
         accelerators: AcceleratorType of the installed client, name → number.
         vertex_retries: Whether Vertex AI may start a container again.
+        gang: Variables of the counted replicas that users cannot override.
+        is_gang: Whether there are several of those, all behind the bootstrap.
     """
 
     identity: RunIdentity
@@ -39,6 +43,13 @@ class Attempt:
     platform_env: Mapping[str, str]
     accelerators: Mapping[str, int]
     vertex_retries: bool
+    gang: Mapping[str, str] = field(default_factory=dict)
+    is_gang: bool = False
+
+    @property
+    def runs_flow(self) -> bool:
+        """Whether the counted replicas but the first run the flow as flow runs of their own."""
+        return self.is_gang and self.candidate.replicas == "flow"
 
     @property
     def platform(self) -> dict[str, str]:
@@ -65,11 +76,13 @@ class FinishedPool:
         spec: In snake_case; empty for a pool that is skipped.
         warnings: What the user should know, one line each.
         packed: Names of the variables that travel packed.
+        resources: What one of its replicas runs at once; None for a pool that is skipped.
     """
 
     spec: Pool
     warnings: tuple[str, ...] = ()
     packed: frozenset[str] = frozenset()
+    resources: ResourcePlan | None = None
 
 
 def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedPool:
@@ -88,13 +101,16 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
     body = dict(layout.spec.get(task, {}))
     command = argument_list(body.get("command"), f"{path}.{task}.command")
     args = argument_list(body.get("args"), f"{path}.{task}.args")
-    env = _environment(
-        body.get("env"),
-        attempt,
-        is_primary=index == 0,
-        packs=layout.runs_command,
-        path=f"{path}.{task}.env",
+    resources = plan_machine(machine)
+    env_path = f"{path}.{task}.env"
+    common, own = environments.split_entries(body.get("env"), attempt.candidate.env, env_path)
+    env = environments.merged_environment(
+        own,
+        common={**_usual_environment(layout, index, resources, attempt), **common},
+        platform={**attempt.platform, **(attempt.gang if index < COUNTED_POOLS else {})},
+        path=env_path,
         used=(*command, *args),
+        packs=layout.runs_command,
     )
     body["env"] = list(env.entries)
     if layout.runs_command and _API in attempt.candidate.env:
@@ -104,12 +120,10 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
     if not is_package:
         check_image(body.get("image_uri"), f"{path}.container_spec.image_uri")
         if layout.runs_command:
-            command = wrapped_command(
-                command or _usual_command(attempt, path),
-                python_command=attempt.candidate.python_command,
-                bootstrap=attempt.bootstrap,
-                prelude=unpacking(env.parts),
-            )
+            command = command or _usual_command(attempt, path)
+            if attempt.runs_flow and index < COUNTED_POOLS:
+                check_replicas_command([*command, *args], f"{path}.container_spec")
+            command = _behind_bootstrap(command, attempt, env.parts)
         body = {**body, "command": command, "args": args}
     elif index == 0:
         warnings += (
@@ -119,6 +133,7 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
         spec={**layout.spec, "machine_spec": machine, task: body},
         warnings=(*warnings, *env.warnings),
         packed=env.packed,
+        resources=resources,
     )
 
 
@@ -143,6 +158,15 @@ def _machine(
     return machine, warnings
 
 
+def _behind_bootstrap(command: Sequence[str], attempt: Attempt, parts: int) -> list[str]:
+    return wrapped_command(
+        command,
+        python_command=attempt.candidate.python_command,
+        bootstrap=attempt.bootstrap,
+        prelude=unpacking(parts),
+    )
+
+
 def _usual_command(attempt: Attempt, path: str) -> list[str]:
     """The run's own command, where a patch has left none; without any nothing could run."""
     if not attempt.candidate.command:
@@ -154,22 +178,13 @@ def _usual_command(attempt: Attempt, path: str) -> list[str]:
     return list(attempt.candidate.command)
 
 
-def _environment(
-    drafted: object,
-    attempt: Attempt,
-    *,
-    is_primary: bool,
-    packs: bool,
-    path: str,
-    used: tuple[str, ...],
-) -> environments.Environment:
-    common, own = environments.split_entries(drafted, attempt.candidate.env, path)
-    ours = environments.primary_environment(vertex_retries=attempt.vertex_retries)
-    return environments.merged_environment(
-        own,
-        common={**(ours if is_primary else {}), **common},
-        platform=attempt.platform,
-        path=path,
-        used=used,
-        packs=packs,
-    )
+def _usual_environment(
+    layout: PoolLayout, index: int, resources: ResourcePlan, attempt: Attempt
+) -> dict[str, str]:
+    """What the container reads unless the user says otherwise."""
+    usual: dict[str, str] = {}
+    if layout.runs_command and index < COUNTED_POOLS:
+        usual |= slot_environment(resources, pins=attempt.runs_flow)
+    if index == 0:
+        usual |= environments.primary_environment(vertex_retries=attempt.vertex_retries)
+    return usual

@@ -45,6 +45,7 @@ _BLANKED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 _MULTI_REGIONS = frozenset({"global", "us", "eu"})
 _LOCATION = re.compile(r"^[a-z][a-z0-9-]*$")
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 _PROJECT = re.compile(r"^[a-z0-9][a-z0-9.:-]*$")
 
 
@@ -71,6 +72,13 @@ def check_location(location: str) -> tuple[str, ...]:
         )
     if location in LOCATIONS:
         return ()
+    region = location.rpartition("-")[0]
+    if region in LOCATIONS and _ZONE.fullmatch(location):
+        raise NamingError(
+            f"region is {location}, which is a zone; CustomJobs run in regions.",
+            variable="region",
+            hint=f"Set region to {region}.",
+        )
     near = closest(location, LOCATIONS)
     return (f"region {location} is not one of those known in 2026-11; the closest is {near}.",)
 

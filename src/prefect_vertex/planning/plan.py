@@ -19,6 +19,7 @@ from prefect_vertex.planning.containers import Attempt, finished_pool
 from prefect_vertex.planning.draft import settled_job
 from prefect_vertex.planning.fields import message_values, unknown_enum_numbers
 from prefect_vertex.planning.forms import check_job_parts
+from prefect_vertex.planning.gang import COUNTED_POOLS, gang_environment, is_gang
 from prefect_vertex.planning.masking import (
     MASK,
     masked,
@@ -39,6 +40,7 @@ from prefect_vertex.planning.naming import (
 )
 from prefect_vertex.planning.placement import check_locations, check_placement
 from prefect_vertex.planning.pools import pool_warnings
+from prefect_vertex.planning.sizing import ResourcePlan
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
 
 __all__ = ["MASK", "JobPlan", "build_plan"]
@@ -62,6 +64,7 @@ class JobPlan:
         dropped_labels: The user's label keys that found no room beside the identity.
         warnings: What the user should know, one line each; nothing that stops the job.
         packed_env: Names of the variables that travel packed, in any pool.
+        resources: What a replica runs at once: of the first pool, and of its workers if any.
     """
 
     candidate: Candidate
@@ -72,6 +75,7 @@ class JobPlan:
     dropped_labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     packed_env: frozenset[str] = frozenset()
+    resources: tuple[ResourcePlan, ...] = ()
 
     @property
     def target(self) -> Target:
@@ -155,6 +159,8 @@ def _planned(
         platform_env=platform_env,
         accelerators=_ACCELERATORS,
         vertex_retries=_has_vertex_retries(job["job_spec"]),
+        gang=gang_environment(candidate, drafts),
+        is_gang=is_gang(drafts),
     )
     pools = [finished_pool(layout, index, around) for index, layout in enumerate(drafts)]
     job["job_spec"]["worker_pool_specs"] = [pool.spec for pool in pools]
@@ -173,6 +179,7 @@ def _planned(
         dropped_labels=dropped,
         warnings=tuple(dict.fromkeys(masked(warnings, secret_values(candidate)))),
         packed_env=frozenset().union(*(pool.packed for pool in pools)),
+        resources=tuple(pool.resources for pool in pools[:COUNTED_POOLS] if pool.resources),
     )
 
 

@@ -148,8 +148,13 @@ def _hours(hours: float) -> timedelta:
             return timedelta(hours=hours)
     except OverflowError:
         pass
+    try:
+        told = f"{hours:g}"
+    except OverflowError:
+        # An integer that no float holds.
+        told = shown(hours)
     raise SchedulingError(
-        f"maximum_run_time_hours is {hours:g}, expected a number of hours above 0 and of at most "
+        f"maximum_run_time_hours is {told}, expected a number of hours above 0 and of at most "
         "10,000 years.",
         variable="maximum_run_time_hours",
         hint="Vertex AI's own default is 168, which is 7 days.",
@@ -226,7 +231,9 @@ def check_patience(
         f"job may wait for max_wait_duration ({said}), and its machines need up to 15 minutes "
         "more.",
         variable="provisioning_timeout_seconds",
-        hint=f"Set provisioning_timeout_seconds to {needed}, or max_wait_duration to less.",
+        hint=f"Set provisioning_timeout_seconds to {needed}, or max_wait_duration to less. Where "
+        "other candidates are to keep theirs, write candidates: each entry may have its own, and "
+        "null for none.",
     )
 
 

@@ -65,6 +65,11 @@ class Candidate:
         code: Staged code archive; None: the image or the pull steps bring the code.
         checkpoint_dir: `gs://…` where the flow run keeps checkpoints, the same in every attempt;
             empty: nowhere.
+        staging_folder: `gs://…` where replicas meet and share values; empty: nowhere.
+        replicas: What replicas but the first do: run the flow as flow runs of their own, or the
+            command as it is.
+        gang_start: Whether no replica begins before all have checked in.
+        gang_seconds: How long they wait for each other; None: as long as it takes.
         credentials_key: Which credentials reach it; opaque here, "" for the worker's own.
         validate_hardware: What an impossible machine and accelerator gets: an error or a warning.
         secret_env: Names in `env` whose values are never shown, though they are sent.
@@ -87,6 +92,10 @@ class Candidate:
     job_spec_patch: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     code: CodeReference | None = None
     checkpoint_dir: str = ""
+    staging_folder: str = ""
+    replicas: Literal["flow", "command"] = "flow"
+    gang_start: bool = True
+    gang_seconds: float | None = None
     credentials_key: str = ""
     validate_hardware: Literal["error", "warn"] = "error"
     secret_env: frozenset[str] = frozenset()

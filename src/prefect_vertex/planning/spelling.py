@@ -38,7 +38,11 @@ def closest(word: str, known: Iterable[str]) -> str:
 
 def shown(value: object, limit: int = 60) -> str:
     """A value as a message shows it: one line, not too long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python writes no integer of more than 4,300 digits.
+        return "a number without end"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

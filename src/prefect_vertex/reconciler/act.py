@@ -28,6 +28,7 @@ from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
+from prefect_vertex.reconciler.followers import settle_followers
 from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.submit import Submitter
@@ -56,6 +57,8 @@ class Actor:
         """
         if isinstance(decision, _ON_ITS_WORD) and await self.put_right(care, view):
             return True
+        if unseen := await settle_followers(self._world, care, view, decision):
+            return await self._describe(care, unseen)
         match decision:
             case Wait(until):
                 care.look_at = until
@@ -188,6 +191,7 @@ class Actor:
         self._world.runs.log(view, logging.ERROR, decision.message)
         payload = crash_event(decision.outcome, care.newest, decision.message)
         self._world.runs.emit(view, CRASHED_EVENT, view.state_id, payload)
+        await self.walker.ended(care, view)
         care.end(decision.outcome, crashed=True)
         return care.has_live_job
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from prefect_vertex.capacity.refusals import SCOPE_OF, Refusal, RefusalReason, When, classify
-from prefect_vertex.capacity.walk import Trail
+from prefect_vertex.capacity.refusals import (
+    SCOPE_OF,
+    Refusal,
+    RefusalReason,
+    Scope,
+    When,
+    classify,
+)
+from prefect_vertex.capacity.walk import MAX_MESSAGE_LENGTH, Trail, Try
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.decisions import Crash
 from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+
+_WAITED_IN_VAIN = frozenset({TerminationReason.PROVISIONING_TIMEOUT, TerminationReason.INCOMPLETE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +56,8 @@ class Choice:
 
 def refusal_of_job(job: JobSnapshot, otherwise: Crash) -> Refusal:
     """What a job that never started says about its place."""
-    if otherwise.outcome.reason is TerminationReason.PROVISIONING_TIMEOUT:
-        # Cancelled by ourselves, which says nothing; the wait does.
+    if otherwise.outcome.reason in _WAITED_IN_VAIN:
+        # Ended by ourselves, which says nothing; the wait does.
         reason = RefusalReason.NO_ROOM
         return Refusal(reason, SCOPE_OF[reason], otherwise.message)
     error = job.error
@@ -59,6 +69,29 @@ def refusal_of_job(job: JobSnapshot, otherwise: Crash) -> Refusal:
     return refusal if refusal.message else replace(refusal, message=otherwise.message)
 
 
+def try_of_started(job: JobSnapshot, candidate: int) -> Try:
+    """An attempt whose container had started, as the ledger tells it."""
+    if job.phase is JobPhase.FAILED:
+        error = job.error
+        refusal = classify(
+            when=When.AFTER_START,
+            job_code=error.code if error is not None else None,
+            text=error.message if error is not None else "",
+        )
+    else:
+        # It left, or was made to, because the run was back with the workers.
+        reason = RefusalReason.RESCHEDULED
+        refusal = Refusal(reason, SCOPE_OF[reason], job.error.message if job.error else "")
+    return Try(
+        attempt=job.attempt,
+        candidate=candidate,
+        begun_at=job.create_time,
+        ended_at=job.end_time or job.observed_at,
+        reason=refusal.reason,
+        message=refusal.message[:MAX_MESSAGE_LENGTH],
+    )
+
+
 def refusal_of_create(error: ServiceError) -> Refusal:
     """What a create that was refused for certain says about its place."""
     return classify(
@@ -67,6 +100,23 @@ def refusal_of_create(error: ServiceError) -> Refusal:
         grpc_code=error.code,
         text=_words_of(error),
     )
+
+
+def refusal_of_failed(error: ServiceError) -> Refusal:
+    """What creates say that came to nothing in one place, though none was refused for good.
+
+    The words may say it: a stockout comes as UNAVAILABLE too.
+    """
+    refusal = refusal_of_create(error)
+    if refusal.scope is not Scope.AGAIN_THEN_HOP:
+        return refusal
+    reason = RefusalReason.AILING
+    return Refusal(reason, SCOPE_OF[reason], refusal.message)
+
+
+def may_be_sent_again(error: ServiceError) -> bool:
+    """Whether the same place may answer otherwise the next time, by all that was said."""
+    return refusal_of_create(error).scope in {Scope.AGAIN_THEN_HOP, Scope.SAME_LATER}
 
 
 def _words_of(error: ServiceError) -> str:

@@ -101,6 +101,7 @@ class Care:
         adopted: This process goes on with a run that another had submitted.
         counted: The adopted run has a place in this worker's limit.
         done: Nothing was left to do at the last look.
+        said: Warnings about what it asks for that stand in its log.
         shown: Phases of which events and log lines were written, by job.
         orphaned_in: The id of the state in which the run's holder was found gone for certain.
         sure_of: The id of the waiting state that is known to be no late word.
@@ -127,6 +128,7 @@ class Care:
     settled_attempt: int = 0
     submission: Submission | None = None
     shown: set[tuple[str, str, str]] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
     rescheduled: bool = False
     anew: bool = False
     trail: Trail = field(default_factory=Trail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Self
@@ -18,6 +18,7 @@ from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import crash_for
 from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.chronicler import Chronicler
+from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.steps import Attendant
@@ -183,16 +184,16 @@ class Reconciler:
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
         self._wanted |= await self._observer.look(sorted(self._targets(), key=str))
-        views = {view.id: view for view in await self.world.runs.cancelling()}
         since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
-        ended = await self.world.runs.ended_since(since)
-        views |= {view.id: view for view in ended}
-        self._learn_places(ended)
+        views = {view.id: view for view in await self.world.runs.cancelling_or_ended(since)}
+        self._learn_places(views.values())
         if self.chronicler is not None:
-            self.chronicler.look(ended)
+            self.chronicler.look(view for view in views.values() if view.is_final)
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
         self._ended_since = begun
         self._wanted |= self._due()
+        if self._swept_at is None:
+            self._wanted |= await left_behind(self.world, views.values())
         if self._sweep_due(begun):
             self._wanted |= await self._sweep(views)
             self._swept_at = begun
@@ -252,8 +253,10 @@ class Reconciler:
         await self._upkeep.mind_holders(cares, roster)
         return {view.id for view in unfinished} | self.book.keys()
 
-    def _learn_places(self, views: Iterable[RunView]) -> None:
+    def _learn_places(self, views: Collection[RunView]) -> None:
         """List the places that runs name from now on, though no template mentions them."""
+        if not views:
+            return
         targets = self._targets()
         known = {(target.project, target.location) for target in targets}
         locations = {target.location for target in targets}

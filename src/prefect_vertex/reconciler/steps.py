@@ -11,6 +11,7 @@ from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.absence import empty_long_enough
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import Decision, Describe, Show
+from prefect_vertex.lifecycle.diagnosis import is_incomplete
 from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import (
     AWAITING_STATE,
@@ -28,6 +29,7 @@ from prefect_vertex.planning.links import shell_links
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.starts import first_to_start, has_begun, has_started
 from prefect_vertex.reconciler.trails import due_after
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -169,7 +171,9 @@ class Attendant:
         found = max(care.newest_attempt, care.trail.answered)
         due = due_after(found, labelled, settled=settled)
         # Its job ran, and was deleted since: no container may start for that attempt again.
-        care.vanished = 0 < due == labelled and await self._has_started(view, labelled)
+        care.vanished = 0 < due == labelled and await has_started(
+            self.world.runs, view.id, labelled
+        )
         due += care.vanished
         if due:
             if settled and due == labelled:
@@ -197,10 +201,6 @@ class Attendant:
             text = f"Attempt {attempt} may have a CustomJob: looking for it, for {limit:g} s."
             self.world.runs.log(view, logging.INFO, text)
 
-    async def _has_started(self, view: RunView, attempt: int, rank: int = 0) -> bool:
-        """Whether a replica's container of an attempt has ever claimed its start."""
-        return bool(await self.world.runs.read_claim(view.id, _start_claim(attempt, rank)))
-
     def _is_held_elsewhere(self, view: RunView) -> bool:
         """Whether another process has already announced an attempt for this very wait of the run.
 
@@ -218,23 +218,23 @@ class Attendant:
         rivals = [job.resource_name.job_id for job in jobs if job.attempt == newest]
         if len(rivals) < 2 or care.claimed_job_id in rivals:  # noqa: PLR2004 - two make a pair
             return
-        claim = await self.world.runs.read_claim(view.id, _start_claim(newest))
+        claim = await first_to_start(self.world.runs, view.id, newest)
         care.claimed_job_id = next((job_id for job_id in rivals if job_id in claim), "")
 
     async def _read_starts(self, care: Care, view: RunView) -> None:
         """Ask whether a container of a job that was never RUNNING began all the same."""
         job = care.newest
-        if job is None or not job.is_terminal or job.start_time is not None:
+        if job is None or not job.is_terminal:
+            return
+        if job.start_time is not None and not is_incomplete(job):
             return
         waits = view.state in {RunState.PENDING, RunState.SCHEDULED}
         if not waits or job.attempt in care.unstarted | care.started:
             return
-        _, replicas = view.candidate(job.attempt) or (0, 1)
-        for rank in range(replicas):
-            if await self._has_started(view, job.attempt, rank):
-                care.started |= {job.attempt}
-                return
-        care.unstarted |= {job.attempt}
+        if await has_begun(self.world.runs, view.id, job):
+            care.started |= {job.attempt}
+        else:
+            care.unstarted |= {job.attempt}
 
     async def _read_signs(self, care: Care, view: RunView) -> None:
         """Ask for a run's last sign of life, once the last one that is known is too long ago."""
@@ -283,7 +283,11 @@ class Attendant:
             if care.tickets or care.adopted:
                 text = f"CustomJob {job.resource_name.job_id}: {job.phase.value}."
                 self.world.runs.log(view, logging.INFO, text)
-            if job.phase is JobPhase.RUNNING:
+            running = (*job.resource_name.key, JobPhase.RUNNING.value)
+            was_missed = (
+                job.is_terminal and job.start_time is not None and running not in care.shown
+            )
+            if job.phase is JobPhase.RUNNING or was_missed:
                 await self._actor.walker.found(care, view, job)
 
     def _show_shells(self, care: Care, view: RunView, job: JobSnapshot) -> None:
@@ -293,8 +297,3 @@ class Attendant:
             if key not in care.shown and (care.tickets or care.adopted) and not job.is_terminal:
                 care.shown.add(key)
                 self.world.runs.log(view, logging.INFO, f"Web shell of {replica}: {url}")
-
-
-def _start_claim(attempt: int, rank: int = 0) -> str:
-    """The key under which a replica's container claims its start; see the bootstrap's claims."""
-    return f"prefect-vertex-start-a{attempt}-r{rank}"

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
-import anyio
-
-from prefect_vertex.capacity.ledger import format_names
-from prefect_vertex.capacity.refusals import Refusal, Scope, When, classify
-from prefect_vertex.capacity.trail import format_trail
+from prefect_vertex.capacity.refusals import Refusal, Scope
+from prefect_vertex.capacity.walk import is_late
 from prefect_vertex.errors import PlanError, RateLimitedError, ServiceError
 from prefect_vertex.lifecycle.decisions import Crash
-from prefect_vertex.lifecycle.policy import format_policy
 from prefect_vertex.lifecycle.run import (
-    ATTEMPT_LABEL,
     AWAITING_STATE,
-    CANDIDATE_LABEL,
-    INSTANCE_LABEL,
-    LOCATION_LABEL,
-    NAMES_LABEL,
-    POLICY_LABEL,
-    PROJECT_LABEL,
     SETTLED_LABEL,
     WAIT_LABEL,
-    WALK_LABEL,
     RunState,
     RunView,
 )
@@ -34,21 +23,28 @@ from prefect_vertex.lifecycle.submission import (
     Find,
     GiveUp,
     Hold,
+    Settled,
     Submission,
     after_error,
     after_look,
     aftermath_of,
     next_step,
+    sent_anew,
 )
 from prefect_vertex.planning.links import job_links
-from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Target
-from prefect_vertex.reconciler.answers import Answer, crash_for, refusal_of_create
-from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.answers import (
+    Answer,
+    crash_for,
+    may_be_sent_again,
+    refusal_of_create,
+    refusal_of_failed,
+)
+from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.turns import announce, take_turn
 from prefect_vertex.reconciler.walk import Walker
-from prefect_vertex.vertex.gateway import JobGateway
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +79,8 @@ class Submitter:
         step = next_step(care.submission, care.policy, now)
         if isinstance(step, GiveUp):
             return self._give_up(care, care.submission, step)
+        if isinstance(step, Settled):
+            return self._settle(care, care.submission, step)
         if isinstance(step, Hold):
             care.look_at = step.until
             return False
@@ -112,7 +110,7 @@ class Submitter:
             return self._fail(care, str(error))
         target = plan.target
         gateway = self._world.gateways.for_target(target)
-        if not await self._turn(care, gateway):
+        if not await take_turn(care, gateway):
             return True
         if not submission.error:
             # The budget is one of trying, not of queueing.
@@ -125,37 +123,26 @@ class Submitter:
         if fresh.holder != self._world.signature:
             care.announced, care.claimed_attempt, care.to_find = False, 0, True
             return True
+        if self._is_late(care, care.assignment, submission):
+            return await self._too_late(care, fresh, submission)
         if not await self._claim(care, fresh, submission.attempt):
             return True
-        await self._announce(care, fresh, plan, submission.attempt)
+        await announce(self._world, care, fresh, plan)
+        self._warn(care, fresh, (*care.assignment.warnings, *plan.warnings))
         try:
             job = await gateway.create(plan.request)
         except ServiceError as error:
             return await self._refused(care, view, submission, error)
-        for warning in dict.fromkeys((*care.assignment.warnings, *plan.warnings)):
-            self._world.runs.log(view, logging.WARNING, warning)
         care.see(job, target)
         await self._created(care, view, job, target)
         return True
 
-    async def _turn(self, care: Care, gateway: JobGateway) -> bool:
-        """Wait for the submission budget; False if the run stopped waiting meanwhile."""
-        taken = False
-        care.interrupt = interrupt = anyio.Event()
-
-        async def interrupted(scope: anyio.CancelScope) -> None:
-            await interrupt.wait()
-            scope.cancel()
-
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(interrupted, group.cancel_scope)
-                await gateway.submission_turn()
-                taken = True
-                group.cancel_scope.cancel()
-        finally:
-            care.interrupt = None
-        return taken
+    def _warn(self, care: Care, view: RunView, warnings: Sequence[str]) -> None:
+        """Say each of them once, whatever becomes of the create."""
+        for warning in dict.fromkeys(warnings):
+            if warning not in care.said:
+                care.said.add(warning)
+                self._world.runs.log(view, logging.WARNING, warning)
 
     async def _claim(self, care: Care, view: RunView, attempt: int) -> bool:
         """Win the right to create this attempt; another holder's claim means: look first."""
@@ -175,31 +162,6 @@ class Submitter:
                 return False
         self._fail(care, f"{MAX_CLAIMS} workers stopped while they created attempt {attempt}.")
         return False
-
-    async def _announce(self, care: Care, view: RunView, plan: JobPlan, attempt: int) -> None:
-        """Identity before existence: the run says who creates what and where."""
-        if care.assignment is None or care.choice is None:  # pragma: no cover - asked before
-            raise RuntimeError(f"Flow run {care.run_id} is announced without a candidate.")
-        trail, index = care.choice.trail, care.choice.candidate
-        care.policy, text = care.assignment.policy_at(index), format_trail(trail)
-        replicas = care.assignment.spec.candidates[index].worker_count
-        await self._world.runs.label(
-            care.run_id,
-            {
-                INSTANCE_LABEL: self._world.signature,
-                PROJECT_LABEL: plan.target.project,
-                LOCATION_LABEL: plan.target.location,
-                ATTEMPT_LABEL: str(attempt),
-                WAIT_LABEL: view.state_id,
-                # From now on it may have one.
-                SETTLED_LABEL: "",
-                POLICY_LABEL: format_policy(care.policy),
-                CANDIDATE_LABEL: f"{attempt}:{index}:{replicas}",
-                WALK_LABEL: text,
-                NAMES_LABEL: format_names(care.assignment.names),
-            },
-        )
-        care.trail, care.trail_text = trail, text
 
     async def _refused(
         self,
@@ -222,12 +184,38 @@ class Submitter:
         care.submission = after_error(submission, error, self._world.clock.now())
         return True
 
+    def _is_late(self, care: Care, assignment: Assignment, submission: Submission) -> bool:
+        """Whether the walk's time is over: the turn, and what was refused for now, take time."""
+        begun = submission.begun_at if submission.error else None
+        if care.choice is not None and care.choice.trail.begun_at is not None:
+            begun = care.choice.trail.begun_at
+        return is_late(begun, assignment.capacity, self._world.clock.now())
+
+    async def _too_late(self, care: Care, view: RunView, submission: Submission) -> bool:
+        if submission.error:
+            return self._give_up(care, submission, GiveUp(submission.error))
+        chosen = await self._walker.choose(care, view)
+        care.submission = None
+        if isinstance(chosen, Crash):
+            care.failed = chosen
+        return True
+
+    def _settle(self, care: Care, submission: Submission, step: Settled) -> bool:
+        """A create came to nothing for certain: send one more, or go elsewhere."""
+        if submission.cause is None:  # pragma: no cover - what is settled has a cause
+            return self._fail(care, submission.error)
+        if step.again and may_be_sent_again(submission.cause):
+            care.submission = sent_anew(submission)
+        else:
+            refusal = refusal_of_failed(submission.cause)
+            care.answer = self._answer_of(care, submission, refusal, submission.error)
+        return True
+
     def _give_up(self, care: Care, submission: Submission, step: GiveUp) -> bool:
         """The budget of one attempt is spent; of another there may be one left."""
-        if step.may_exist:
+        if step.may_exist or submission.cause is None:
             return self._fail(care, step.message)
-        refusal = classify(when=When.AT_CREATE, text=submission.error)
-        refusal = replace(refusal, message=step.message)
+        refusal = replace(refusal_of_failed(submission.cause), message=step.message)
         care.answer = self._answer_of(care, submission, refusal, step.message)
         return True
 

@@ -10,6 +10,7 @@ from prefect_vertex.lifecycle.diagnosis import diagnose
 from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.reconciler.answers import try_of_started
 from prefect_vertex.reconciler.care import Assignment, Care
 
 _NO_ROOM_THERE = frozenset(
@@ -39,7 +40,10 @@ def _due_trail(care: Care, view: RunView, assignment: Assignment) -> Trail:
             if not care.trail_text:
                 # From before there were trails: each attempt but the first was a restart.
                 trail = replace(trail, restarts=last - 1)
-            return restarted(trail, digest, first=_first_after(care, view, assignment, job))
+            known = view.candidate(last)
+            lost = try_of_started(job, known[0]) if job is not None and known is not None else None
+            first = _first_after(care, view, assignment, job)
+            return restarted(trail, digest, first=first, lost=lost)
     return trail if trail.of == digest else begun_anew(trail, digest)
 
 

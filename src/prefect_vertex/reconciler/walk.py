@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from prefect_vertex.capacity.ledger import exhausted_message, parse_names, table, waiting_message
@@ -34,7 +35,7 @@ from prefect_vertex.lifecycle.run import (
     RunView,
 )
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
-from prefect_vertex.reconciler.answers import Answer, Choice, refusal_of_job
+from prefect_vertex.reconciler.answers import Answer, Choice, refusal_of_job, try_of_started
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.trails import due_trail
@@ -70,7 +71,16 @@ class Walker:
             return step.at
         care.choice = Choice(trail, step.candidate)
         care.waits_for_capacity = False
+        if trail.past != care.trail.past:
+            await self._tell_loss(care, view, trail, step)
         return None
+
+    async def _tell_loss(self, care: Care, view: RunView, trail: Trail, step: Next) -> None:
+        """The run begins anew elsewhere, because its machines were taken back."""
+        names = care.assignment.names if care.assignment is not None else ()
+        message = waiting_message(trail, step, names, waits=False)
+        self._tell(view, trail, names, step, what="lost")
+        await self._publish(care, view, trail, message)
 
     async def hop(self, care: Care, view: RunView, decision: Hop) -> Crash | Requeue | bool:
         """An attempt's job is over, and no container of it has begun."""
@@ -111,7 +121,7 @@ class Walker:
                 return False
         trail = self._longer(care, view, answer)
         if answer.refusal.scope is Scope.STOP:
-            if len(trail.tries) > 1:
+            if len(trail.told) > 1:
                 await self._publish(care, view, trail, "The walk ended: no other place helps.")
             await self._settle(view, trail, answer)
             return answer.otherwise
@@ -147,8 +157,8 @@ class Walker:
         return True
 
     async def found(self, care: Care, view: RunView, job: JobSnapshot) -> None:
-        """A walk of several tries has led to a job that runs."""
-        if care.assignment is None or not care.trail.tries or job.attempt <= care.trail.answered:
+        """A walk that tried or ruled out other places has led to a job that runs."""
+        if care.assignment is None or not care.trail.told or job.attempt <= care.trail.answered:
             return
         name = job.resource_name.location
         if (known := view.candidate(job.attempt)) and known[0] < len(care.assignment.names):
@@ -166,6 +176,18 @@ class Walker:
         payload = {"message": message, "attempt": str(job.attempt)}
         self._emit_end(view, "found", care.trail, care.assignment.names, payload)
         await self._publish(care, view, care.trail, message, row)
+
+    async def ended(self, care: Care, view: RunView) -> None:
+        """The run has crashed, and its last job had its machines: the ledger's last row."""
+        job = care.newest
+        if job is None or job.start_time is None or job.attempt <= care.trail.answered:
+            return
+        known = view.candidate(job.attempt)
+        last = try_of_started(job, known[0] if known is not None else 0)
+        if not care.trail.told and last.scope is not Scope.NEXT_AS_RESTART:
+            return
+        trail = replace(care.trail, past=(*care.trail.past, last))
+        await self._publish(care, view, trail, "The flow run has crashed.")
 
     async def _give_up(self, care: Care, view: RunView, trail: Trail, end: Exhausted) -> Crash:
         names = care.assignment.names if care.assignment is not None else ()
@@ -220,13 +242,21 @@ class Walker:
         proposal = Proposal(state=RunState.PENDING, name=AWAITING_STATE, message=message)
         await self._world.runs.propose(view.id, proposal)
 
-    def _tell(self, view: RunView, trail: Trail, names: Sequence[str], step: Next) -> None:
+    def _tell(
+        self,
+        view: RunView,
+        trail: Trail,
+        names: Sequence[str],
+        step: Next,
+        *,
+        what: str = "refused",
+    ) -> None:
         following = {
             "next_candidate": names[step.candidate],
             "next_at": step.at.isoformat(timespec="seconds"),
         }
         payload = {**table(trail, names)[-1], **following}
-        name = "prefect-vertex.capacity.refused"
+        name = f"prefect-vertex.capacity.{what}"
         self._world.runs.emit(view, name, _key_of(trail), payload)
 
     def _emit_end(

@@ -12,7 +12,6 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkPool
 
-from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.planning.naming import ResourceName
@@ -140,8 +139,8 @@ class Surroundings:
         if configuration.fault is not None:
             raise configuration.fault
         identities: dict[str, tuple[str, str]] = {}
-        for title, one in zip(configuration.titles, configuration.rendered, strict=True):
-            with naming(title):
+        for one in configuration.rendered:
+            with one.judging():
                 credentials = one.credential_values()
             key = self.gateways.register(credentials)
             identity = await self.gateways.identity(credentials)
@@ -166,9 +165,9 @@ class Surroundings:
             warnings=configuration.warnings,
         )
         plans = []
-        for title, candidate in zip(configuration.titles, spec.candidates, strict=True):
+        for one, candidate in zip(configuration.rendered, spec.candidates, strict=True):
             # A request that cannot be written is refused here, not minutes later.
-            with naming(title):
+            with one.judging():
                 plans.append(assignment.plan(candidate, 1))
         judges = [
             index for index, each in enumerate(configuration.rendered) if each.preflight_quota

@@ -56,12 +56,8 @@ class FlowRuns(Protocol):
         """Read runs by id; one that is missing from the answer may still exist."""
         ...
 
-    async def cancelling(self) -> list[RunView]:
-        """The pool's runs that are Cancelling."""
-        ...
-
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """The pool's runs that ended at or after a time."""
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """The pool's runs that are Cancelling, and those that ended at or after a time."""
         ...
 
     async def unfinished(self) -> list[RunView]:
@@ -103,6 +99,20 @@ class FlowRuns(Protocol):
         """The value that holds a claim, empty if nobody does."""
         ...
 
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """Whether anybody holds a key that begins so."""
+        ...
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """The follower flow runs of these runs that have not ended, of all attempts."""
+        ...
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """The same of one attempt of a run that does not exist any more, which unlinks them."""
+        ...
+
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
         ...
@@ -112,7 +122,7 @@ class FlowRuns(Protocol):
         ...
 
     async def last_sign(self, run: RunView) -> datetime:
-        """When the run or anything in it last changed or wrote a line; its state counts too."""
+        """When the run, or a subflow run of it, last changed, wrote a line or sent a heartbeat."""
         ...
 
     async def publish(

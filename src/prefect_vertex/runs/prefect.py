@@ -16,26 +16,25 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterEndTime,
     FlowRunFilterId,
-    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateName,
     FlowRunFilterStateType,
-    LogFilter,
-    LogFilterFlowRunId,
+    Operator,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.client.schemas.sorting import FlowRunSort, LogSort, TaskRunSort
+from prefect.client.schemas.sorting import FlowRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
+from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
+from prefect_vertex.runs.signs import last_sign
 from prefect_vertex.runs.telling import Teller, emit_job_event, write_line
 from prefect_vertex.runs.translate import (
-    as_aware,
     as_restored,
     needs_previous,
     overtaken_state,
@@ -48,7 +47,6 @@ PAGE_SIZE = 200
 """The server's own maximum; 201 is refused (3.9.1)."""
 
 _BEGUN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
-_ENDED = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
 
 
 class PrefectFlowRuns:
@@ -106,21 +104,30 @@ class PrefectFlowRuns:
                 views[str(run.id)] = await self._complete(run)
         return views
 
-    async def cancelling(self) -> list[RunView]:
-        """The pool's runs that are Cancelling."""
-        return await self._in_states([StateType.CANCELLING])
+    async def cancelling_or_ended(self, since: datetime) -> list[RunView]:
+        """The pool's runs that are Cancelling, and those that ended at or after a time.
 
-    async def ended_since(self, since: datetime) -> list[RunView]:
-        """The pool's runs that ended at or after a time."""
-        return await self._in_states(_ENDED, end_time=FlowRunFilterEndTime(after_=since))
+        One question: it is asked at each tick, and each costs the worker and the server the same,
+        however little is answered. Only a final run has an end time: the server takes it away from
+        a run that goes on.
+        """
+        wanted = FlowRunFilter(
+            operator=Operator.or_,  # type: ignore[call-arg] # a field, of a mixin that is no model
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CANCELLING])),
+            end_time=FlowRunFilterEndTime(after_=since),
+        )
+        return await self._filtered(wanted)
 
     async def unfinished(self) -> list[RunView]:
         """All of the pool's runs that have begun and not ended, those that wait to retry too."""
-        waiting = FlowRunFilterState(
-            type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]),
+        state = FlowRunFilterState(
+            operator=Operator.or_,  # type: ignore[call-arg] # as above
+            type=FlowRunFilterStateType(any_=_BEGUN),
             name=FlowRunFilterStateName(any_=["AwaitingRetry"]),
         )
-        return await self._in_states(_BEGUN) + await self._filtered(FlowRunFilter(state=waiting))
+        views = await self._filtered(FlowRunFilter(state=state))
+        # A state of any type may have that name.
+        return [view for view in views if not view.is_final]
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         """Propose a state, unforced; whether the server accepted it."""
@@ -196,6 +203,22 @@ class PrefectFlowRuns:
         except StatusError:
             return ""
 
+    async def has_claim(self, run_id: str, prefix: str) -> bool:
+        """Whether anybody holds a key that begins so; one request, however many do."""
+        async with asking():
+            held = await self._client.filter_flow_run_input(uuid.UUID(run_id), prefix, 1, set())
+        return bool(held)
+
+    async def followers(self, leader_ids: Collection[str]) -> list[RunView]:
+        """The follower flow runs of these runs that have not ended; they are in no pool."""
+        return await unfinished_followers(self._client, leader_ids)
+
+    async def followers_of_deleted(
+        self, leader_id: str, attempt: int, replicas: int
+    ) -> list[RunView]:
+        """The same of one attempt of a run that does not exist any more, by idempotency key."""
+        return await orphaned_followers(self._client, leader_id, attempt, replicas)
+
     async def renew_lease(self, lease_id: str) -> bool:
         """Renew a concurrency lease; False if the server has lost it."""
         try:
@@ -217,33 +240,8 @@ class PrefectFlowRuns:
         return Roster(online=frozenset(online), offline=frozenset(offline))
 
     async def last_sign(self, run: RunView) -> datetime:
-        """The newest of its state, its log, and the states of its task runs and subflow runs.
-
-        Of very many task runs the ones to start last are read; their ends stand in the log.
-        """
-        run_id = uuid.UUID(run.id)
-        async with asking():
-            logs = await self._client.read_logs(
-                LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id])),
-                limit=1,
-                sort=LogSort.TIMESTAMP_DESC,
-            )
-            tasks = await self._client.read_task_runs(
-                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run_id])),
-                sort=TaskRunSort.EXPECTED_START_TIME_DESC,
-                limit=PAGE_SIZE,
-            )
-            children = await self._client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(
-                    parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
-                ),
-                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
-                limit=PAGE_SIZE,
-            )
-        states = [each.state for each in tasks] + [each.state for each in children]
-        signs = [as_aware(state.timestamp) for state in states if state is not None]
-        signs += [as_aware(line.timestamp) for line in logs]
-        return max([run.state_time, *signs])
+        """The newest sign of life of the run and its subflow runs; see `signs`."""
+        return await last_sign(self._client, run)
 
     async def publish(
         self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
@@ -275,15 +273,6 @@ class PrefectFlowRuns:
     ) -> None:
         """Emit an event about the run's job; the same run, event and key are one event."""
         emit_job_event(run, event, key, payload, teller=self._teller, at=at)
-
-    async def _in_states(
-        self,
-        types: list[StateType],
-        *,
-        end_time: FlowRunFilterEndTime | None = None,
-    ) -> list[RunView]:
-        state = FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
-        return await self._filtered(FlowRunFilter(state=state, end_time=end_time))
 
     async def _filtered(self, wanted: FlowRunFilter) -> list[RunView]:
         """The pool's runs that pass a filter, every page."""

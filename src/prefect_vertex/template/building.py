@@ -84,6 +84,10 @@ def build_candidate(
         checkpoint_dir=storage.checkpoint_directory(
             job_spec, configuration.staging_bucket, flow_run_id
         ),
+        staging_folder=storage.staging_folder(configuration.staging_bucket),
+        replicas=configuration.replicas,
+        gang_start=configuration.gang_start,
+        gang_seconds=configuration.provisioning_timeout_seconds,
         credentials_key=credentials.key,
         validate_hardware=configuration.validate_hardware,
         secret_env=guarded.secret_env,

@@ -19,7 +19,8 @@ from prefect_vertex.capacity.candidates import (
 )
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.spec import Candidate
-from prefect_vertex.template.render import check_names, layered
+from prefect_vertex.template.names import check_names
+from prefect_vertex.template.render import layered
 from prefect_vertex.template.variables import VertexVariables
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from prefect.client.schemas.objects import WorkPool
 
+from prefect_vertex.template.names import unused
 from prefect_vertex.template.pool import base_job_template
-from prefect_vertex.template.render import unused
 
 OURS = "vertex-custom-job"
 PREFECT_GCP = "vertex-ai"

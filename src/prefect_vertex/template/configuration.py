@@ -14,7 +14,6 @@ from uuid import UUID
 
 from pydantic import PrivateAttr
 
-from prefect_vertex.capacity.candidates import naming
 from prefect_vertex.capacity.policy import CapacityPolicy, parse_capacity
 from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
@@ -186,7 +185,7 @@ class VertexJobConfiguration(RenderedTemplate):
         usual = (default_project, service_account)
         candidates: list[Candidate] = []
         for index, each in enumerate(self.rendered):
-            with naming(each.title):
+            with each.judging():
                 key = each.credential_values().key
                 project, account = (identities or {}).get(key, usual)
                 candidates.append(

@@ -106,10 +106,11 @@ class PlaceVariables(BaseModel):
         default=None,
         title="Capacity",
         description=(
-            "How long the run looks for machines: max_attempts (6), max_wall_seconds (3600) and "
-            "max_passes over all candidates (0), each 0 for no limit; backoff_seconds (60) between "
-            "passes, doubled up to backoff_max_seconds (600); max_restarts (6), new attempts after "
-            "a preemption or a reschedule, 0 for none. Empty: these."
+            "How long the run looks for machines: max_attempts (6), refused creates too, "
+            "max_wall_seconds (3600) and max_passes over all candidates (0), each 0 for no limit; "
+            "backoff_seconds (60) between passes, doubled up to backoff_max_seconds (600); "
+            "max_restarts (6), new attempts after a preemption or a reschedule, 0 for none. Empty: "
+            "these."
         ),
         examples=[{"max_attempts": 12, "max_wall_seconds": 7200}],
     )

@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.collections import deep_merge, set_in_dict
-from prefect.utilities.templating import find_placeholders
 from pydantic import ValidationError
 
 from prefect_vertex.errors import PlanError
@@ -132,69 +131,6 @@ def check_texts(values: object, variable: str) -> None:
                 variable=variable,
                 hint="Write it as one text, for example as JSON in quotes.",
             )
-
-
-def check_names(
-    template: Mapping[str, Any],
-    names: Iterable[str],
-    *,
-    ours: Iterable[str] = (),
-) -> tuple[str, ...]:
-    """Judge the names of job variables by the pool's own template.
-
-    Args:
-        template: The pool's.
-        names: The variables that are set, without what follows a dot.
-        ours: All that this package knows: one of them is not misspelt, the template is older.
-
-    Returns:
-        A warning for each that the template does not have or does not use, and so leaves without
-        effect.
-
-    Raises:
-        PlanError: There is one, and the template says that there may be no others.
-    """
-    schema = template.get("variables") or {}
-    known = schema.get("properties") or {}
-    given = sorted(names)
-    idle = tuple(
-        f"job variable {name!r} has no effect: the job_configuration of this work pool's template "
-        "does not use it."
-        for name in given
-        if name in known and name not in _used(template)
-    )
-    unknown = [name for name in given if name not in known]
-    if not unknown:
-        return idle
-    newer = frozenset(ours)
-    lines = [_unknown(name, known, is_ours=name in newer) for name in unknown]
-    if schema.get("additionalProperties") is False:
-        raise PlanError(lines[0], variable=unknown[0])
-    return (*(f"{line} It has no effect." for line in lines), *idle)
-
-
-def unused(template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Job variables that a template declares and then uses nowhere."""
-    declared = (template.get("variables") or {}).get("properties") or {}
-    used = _used(template)
-    return tuple(name for name in declared if name not in used)
-
-
-def _used(template: Mapping[str, Any]) -> frozenset[str]:
-    body = template.get("job_configuration") or {}
-    used = {found.name.partition(".")[0] for found in find_placeholders(body)}
-    # Prefect merges env into a mapping that the template has in its place.
-    if isinstance(body, Mapping) and isinstance(body.get("env"), Mapping):
-        used.add("env")
-    return frozenset(used)
-
-
-def _unknown(name: str, known: Iterable[str], *, is_ours: bool) -> str:
-    line = f"job variable {name!r} is not one of this work pool's"
-    if is_ours:
-        return f"{line}: its base job template does not have it, and would have to be updated."
-    near = closest(name, known)
-    return f"{line}; the closest is {near!r}." if near else f"{line}."
 
 
 # "List should have at least 1 item after validation, not 0"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from prefect.workers.base import BaseJobConfiguration
@@ -10,23 +11,20 @@ from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_valid
 
 from prefect_vertex.capacity.candidates import VariableSet, naming
 from prefect_vertex.capacity.policy import parse_capacity
+from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
 from prefect_vertex.template.job import JobFields
-from prefect_vertex.template.render import (
-    check_names,
-    check_texts,
-    is_unset,
-    renamed,
-    set_variables,
-)
+from prefect_vertex.template.names import check_names, explaining, without_effect
+from prefect_vertex.template.render import check_texts, is_unset, renamed, set_variables
 from prefect_vertex.template.variables import VertexVariables
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Grace = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+_Grace = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+_Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class RenderedTemplate(JobFields, BaseJobConfiguration):
@@ -54,7 +52,9 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         repr=False,
     )
     worker_count: int = Field(default=1, ge=1)
-    maximum_run_time_hours: _Seconds = 24.0
+    maximum_run_time_hours: _Hours = 24.0
+    replicas: Literal["flow", "command"] = "flow"
+    gang_start: bool = True
     regions: list[str] = Field(default_factory=list)
     # Judged with the rest of the walk, in words that name the entry at fault.
     strategy: SkipValidation[str | list[str] | None] = None
@@ -72,7 +72,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     setup_command: list[str] = Field(default_factory=list)
     prefect_api_key_secret: str | None = None
     provisioning_timeout_seconds: _Seconds | None = None
-    start_grace_seconds: _Grace = 900.0
+    start_grace_seconds: _Seconds = 900.0
     stall_timeout_seconds: _Seconds | None = None
     cancel_grace_seconds: _Grace = 60.0
     stream_output: bool = True
@@ -80,6 +80,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
     _title: str = PrivateAttr(default="")
+    _idle: frozenset[str] = PrivateAttr(default=frozenset())
     _others: tuple[Self, ...] = PrivateAttr(default=())
 
     @property
@@ -101,6 +102,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     def is_one_of_several(self) -> bool:
         """Whether its run has other candidates too."""
         return bool(self._title)
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Say of a mistake found inside which candidate has it, and whether the template does."""
+        with naming(self._title), explaining(self._idle):
+            yield
 
     @model_validator(mode="before")
     @classmethod
@@ -164,8 +171,10 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         cls, template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
     ) -> Self:
         with renamed(cls.model_fields):
-            return await super().from_template_and_values(
+            one: Self = await super().from_template_and_values(
                 base_job_template=template,
                 values=values,
                 client=client,
             )
+        one._idle = without_effect(template, values)
+        return one

@@ -54,18 +54,30 @@ def checkpoint_directory(
     """
     output = spec.get("base_output_directory")
     prefix = output.get("output_uri_prefix") if isinstance(output, Mapping) else None
-    folders: dict[str, str] = {}
-    if isinstance(prefix, str) and prefix:
-        folders["base_output_directory"] = prefix
-    if staging_bucket:
-        bucket = staging_bucket
-        folders["staging_bucket"] = bucket if "://" in bucket else f"gs://{bucket}"
-    for variable, folder in folders.items():
-        if not is_folder(folder):
-            raise PlanError(
-                f"{variable} is {shown(folder)}, expected {FOLDER}.",
-                variable=variable,
-                hint="Names of buckets are lower case letters, digits, '-', '_' and '.'.",
-            )
-    parent = next(iter(folders.values()), "")
-    return f"{parent.rstrip('/')}/checkpoints/{flow_run_id}" if parent else ""
+    output_folder = prefix if isinstance(prefix, str) else ""
+    if output_folder:
+        _check_folder("base_output_directory", output_folder)
+    parent = output_folder.rstrip("/") or staging_folder(staging_bucket)
+    return f"{parent}/checkpoints/{flow_run_id}" if parent else ""
+
+
+def staging_folder(staging_bucket: str | None) -> str:
+    """`gs://…` of the staging bucket, without a slash at its end; empty: there is none.
+
+    Raises:
+        PlanError: It is no folder in Cloud Storage.
+    """
+    if not staging_bucket:
+        return ""
+    folder = staging_bucket if "://" in staging_bucket else f"gs://{staging_bucket}"
+    _check_folder("staging_bucket", folder)
+    return folder.rstrip("/")
+
+
+def _check_folder(variable: str, folder: str) -> None:
+    if not is_folder(folder):
+        raise PlanError(
+            f"{variable} is {shown(folder)}, expected {FOLDER}.",
+            variable=variable,
+            hint="Names of buckets are lower case letters, digits, '-', '_' and '.'.",
+        )

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from prefect_vertex.template.job_variables import JobVariables
 from prefect_vertex.template.place_variables import PlaceVariables
+from prefect_vertex.template.replica_variables import ReplicaVariables
 
 _CREDENTIALS_SCHEMA: dict[str, Any] = {
     "anyOf": [
@@ -53,7 +54,7 @@ _CREDENTIALS_DEFINITION: dict[str, Any] = {
 }
 
 
-class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
+class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariables):
     """Job variables of a work pool whose flow runs become Vertex AI CustomJobs."""
 
     project: str | None = Field(
@@ -95,15 +96,6 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
         default=100,
         title="Boot Disk Size (GB)",
         description="Size of each replica's boot disk, in GB, from 100 to 64,000.",
-    )
-    worker_count: int = Field(
-        default=1,
-        ge=1,
-        title="Worker Count",
-        description=(
-            "Replicas in all, on one machine each: the first pool gets one, the second the rest, "
-            "with the same machine and container."
-        ),
     )
     maximum_run_time_hours: float = Field(
         default=24,
@@ -169,8 +161,9 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
         default=None,
         title="Staging Bucket",
         description=(
-            "Bucket, or folder in one, for files that belong to runs: their checkpoints are kept "
-            "below it where there is no base output directory. Empty: none."
+            "Bucket, or folder in one, for files that belong to runs: their checkpoints, where "
+            "there is no base output directory, and what several replicas tell each other "
+            "(barriers and gathered values need it). Empty: none."
         ),
         examples=["gs://my-bucket/prefect"],
     )
@@ -217,11 +210,14 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
         default=None,
         gt=0,
         title="Provisioning Timeout (Seconds)",
-        description="How long a job may wait for its machines. Empty: as long as it takes.",
+        description=(
+            "How long a job may wait for its machines, and its replicas for each other. Empty: as "
+            "long as it takes."
+        ),
     )
     start_grace_seconds: float = Field(
         default=900,
-        ge=0,
+        gt=0,
         title="Start Grace (Seconds)",
         description=(
             "How long a job may run before its flow run has started; then it is cancelled and the "
@@ -233,9 +229,9 @@ class VertexVariables(JobVariables, PlaceVariables, BaseVariables):
         gt=0,
         title="Stall Timeout (Seconds)",
         description=(
-            "How long a running flow may give no sign of life: a log line, or a change of its "
-            "state, a task run or a subflow run. Then its job is cancelled and the flow run has "
-            "crashed. Empty: as long as it takes."
+            "How long a running flow may give no sign of life: a log line, a heartbeat of "
+            "Prefect's, or a change of state, of its own, of a task run or in a subflow. Then its "
+            "job is cancelled and the flow run has crashed. Empty: as long as it takes."
         ),
     )
     cancel_grace_seconds: float = Field(

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from google.cloud.aiplatform_v1.services.job_service.async_client import JobServiceAsyncClient
 
 from prefect_vertex.errors import QuotaExceededError, RateLimitedError, ServiceError
+from prefect_vertex.vertex.awaiting import answered
 from prefect_vertex.vertex.budget import Clock, RateBudget
 from prefect_vertex.vertex.channel import Connection
 from prefect_vertex.vertex.translate import translated
@@ -100,7 +101,7 @@ class Caller:
         connection = await self.connect(deadline - self.clock.now())
         seconds = max(deadline - self.clock.now(), 0.0)
         with translated(call.attempted, call.resource_name, peer=connection.peer):
-            return await call.send(connection.client, seconds)
+            return await answered(call.send(connection.client, seconds))
 
 
 def _slow_down(call: Call[_T], error: ServiceError) -> None:

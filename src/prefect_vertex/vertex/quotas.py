@@ -24,6 +24,7 @@ from google.api_core.client_options import ClientOptions
 from prefect_vertex.capacity.meters import SERVICE
 from prefect_vertex.capacity.quota import ProjectQuotas
 from prefect_vertex.errors import PrefectVertexError, ServiceError, SetupError
+from prefect_vertex.vertex.awaiting import answered
 from prefect_vertex.vertex.budget import Clock, MonotonicClock
 from prefect_vertex.vertex.channel import CHANNEL_OPTIONS, emulator_address
 from prefect_vertex.vertex.credentials import VertexCredentials
@@ -38,6 +39,9 @@ KEPT_SECONDS: Final = 600.0
 PROBLEM_KEPT_SECONDS: Final = 60.0
 """A reading that failed is soon tried again, but not by each of a hundred runs."""
 TIMEOUT_SECONDS: Final = 30.0
+"""All pages of one listing, and the credentials before it."""
+CALL_SECONDS: Final = 20.0
+"""One page: well below the above, so that what ends a call says why."""
 
 _PAGE_SIZE: Final = 500
 _NEVER: Final = float("-inf")
@@ -86,12 +90,10 @@ class CloudQuotas:
         request = {"parent": parent, "page_size": _PAGE_SIZE}
         try:
             with translated("list quotas", parent, peer=peer):
-                pages = await client.list_quota_infos(
-                    request=request, timeout=TIMEOUT_SECONDS, retry=None
-                )
-                return limits_of([info async for info in pages])
+                return limits_of(await answered(_all_infos(client, request)))
         finally:
-            await client.transport.close()
+            with anyio.CancelScope(shield=True):
+                await client.transport.close()
 
     async def _open(self, address: str, credentials_key: str) -> Any:
         transport = import_module(_TRANSPORT).CloudQuotasGrpcAsyncIOTransport
@@ -166,6 +168,12 @@ class QuotaReader:
             # A diagnostic never ends a run: the run's log says it in a line, this log in full.
             logger.warning("The quotas of project %s were not read.", project, exc_info=True)
             return ProjectQuotas(problem=f"{type(error).__name__}: {error}")
+
+
+async def _all_infos(client: Any, request: Mapping[str, Any]) -> list[Any]:
+    """Every page."""
+    pages = await client.list_quota_infos(request=request, timeout=CALL_SECONDS, retry=None)
+    return [info async for info in pages]
 
 
 def limits_of(infos: Iterable[Any]) -> dict[tuple[str, str], int]:

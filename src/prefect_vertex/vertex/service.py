@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -62,11 +62,24 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of a list, as it came and as it was read."""
+
+    message: Any
+    job: JobSnapshot
+
+
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """A whole list, and the pages that it came in."""
 
-    jobs: tuple[JobSnapshot, ...]
+    rows: tuple[_Row, ...]
     pages: int
+
+    @property
+    def jobs(self) -> tuple[JobSnapshot, ...]:
+        """What the rows show."""
+        return tuple(row.job for row in self.rows)
 
 
 class VertexJobGateway:
@@ -95,6 +108,7 @@ class VertexJobGateway:
         self._caller = Caller(connect=connect, clock=clock, utc=utc)
         self._deadlines = deadlines or Deadlines()
         self._long_filters = True
+        self._last_live: dict[str, _Row] = {}
         self.budgets = budgets
         self.pages_last_list = 1
         """Pages of the last `list_live`: what one tick costs in reads."""
@@ -146,6 +160,7 @@ class VertexJobGateway:
         """Jobs of the pool that are not known to have ended; see `JobGateway.list_live`."""
         rows = await self._list(work_pool_id, filters.live_jobs_filter(work_pool_id))
         self.pages_last_list = rows.pages
+        self._last_live = {row.message.name: row for row in rows.rows}
         return tuple(job for job in rows.jobs if not job.is_terminal)
 
     async def list_ended(
@@ -246,17 +261,17 @@ class VertexJobGateway:
         """Every row of every page; each page spends a read."""
         # By job, because a list that changes between two pages may show a job on both, and one
         # job must never look like two.
-        jobs: dict[tuple[str, str], JobSnapshot] = {}
+        rows: dict[tuple[str, str], _Row] = {}
         tokens = [""]
         while True:
             answer = await self._caller.ask(self._page(filter_text, tokens[-1]))
-            for row in answer.value.custom_jobs:
-                job = snapshot_of(row, observed_at=answer.asked_at, described=False)
-                jobs[job.resource_name.key] = job
+            for message in answer.value.custom_jobs.pb:
+                row = self._row(message, answer.asked_at)
+                rows[row.job.resource_name.key] = row
             # A page may be short, or empty, and not be the last.
             token = answer.value.next_page_token
             if not token:
-                return _Rows(tuple(jobs.values()), len(tokens))
+                return _Rows(tuple(rows.values()), len(tokens))
             if token in tokens:
                 raise ServiceError(
                     f"Vertex AI's list of CustomJobs in {self._target.parent} goes in a circle:"
@@ -264,6 +279,14 @@ class VertexJobGateway:
                     resource_name=self._target.parent,
                 )
             tokens.append(token)
+
+    def _row(self, message: Any, observed_at: datetime) -> _Row:
+        """Read a row, unless it is the same as in the last list of live jobs, as most are."""
+        last = self._last_live.get(message.name)
+        if last is not None and last.message == message:
+            return _Row(message, replace(last.job, observed_at=observed_at))
+        job = types.CustomJob.wrap(message)
+        return _Row(message, snapshot_of(job, observed_at=observed_at, described=False))
 
     def _page(self, filter_text: str, token: str) -> Call[Any]:
         request = types.ListCustomJobsRequest(

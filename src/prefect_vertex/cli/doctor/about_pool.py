@@ -10,7 +10,7 @@ from typing import Any
 
 from prefect_vertex.cli.doctor.finding import Finding, failed, ok, warning
 from prefect_vertex.template.carried_over import OURS, PREFECT_GCP, lacking
-from prefect_vertex.template.render import unused
+from prefect_vertex.template.names import unused
 
 _OF_THE_FORM = frozenset({"title", "description", "default", "examples", "order", "position"})
 """Keys of a variable's schema that do not change what it takes."""

@@ -43,8 +43,8 @@ BASIC = ("roles/owner",)
 BUCKET_READERS = ("roles/storage.objectAdmin", "roles/storage.admin")
 CODE_AGENT = "roles/aiplatform.customCodeServiceAgent"
 """The role that Google gives the custom code service agent in its own project: Cloud Storage, logs
-and Artifact Registry there.  Its list of permissions was not looked up: a policy that names it counts
-as one that names the role itself, which at worst turns a warning into OK."""
+and Artifact Registry there.  Its list of permissions was not looked up: a policy that names it
+counts as one that names the role itself, which at worst turns a warning into OK."""
 
 
 def grant_of(wanted: Wanted, answers: Sequence[RestAnswer]) -> Grant:

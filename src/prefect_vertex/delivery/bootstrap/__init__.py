@@ -20,6 +20,13 @@ stay small. It reads its configuration from the environment:
                                                           platform sets them
     PREFECT_VERTEX_RANK, PREFECT_VERTEX_WORLD_SIZE        set from CLUSTER_SPEC unless given; a
                                                           parameter server or evaluator has none
+    PREFECT_VERTEX_GANG, PREFECT_VERTEX_GANG_SECONDS      set: of several replicas none begins
+                                                          before all have checked in with the
+                                                          Prefect API, and for how long they wait
+                                                          (unset: without a limit)
+    PREFECT_VERTEX_REPLICAS                               flow: of several replicas each runs
+                                                          `python -m prefect_vertex.replica` in
+                                                          place of `prefect flow-run execute`
     STORAGE_EMULATOR_HOST, SECRET_MANAGER_EMULATOR_HOST,  where those services and tokens are asked
     GCE_METADATA_HOST                                     for, if not at Google's own addresses
 
@@ -32,7 +39,8 @@ What goes wrong ends the replica with one line on stderr and one of these codes:
     74   the Prefect API does not answer, or    128 + n   ended by signal n
          does not know the flow run
     75   this attempt was started before:   77        the secret could not be read
-         nothing was run
+         nothing was run                    79        not all replicas were there in time:
+                                                      nothing was run
 
 Status 0 without the command having run means that the flow run needs no start. Otherwise the
 command replaces this process. As PID 1 the bootstrap stays instead, as a small init: the kernel

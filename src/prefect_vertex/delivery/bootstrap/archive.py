@@ -11,14 +11,8 @@ import zipfile
 from pathlib import Path
 
 from prefect_vertex.delivery.bootstrap.basics import die, env, reason, say
-from prefect_vertex.delivery.bootstrap.google import ask_google, google_address, identity
-from prefect_vertex.delivery.bootstrap.web import (
-    NETWORK,
-    REFUSED,
-    is_local,
-    persist,
-    status,
-)
+from prefect_vertex.delivery.bootstrap.google import ask_google, google_address, mending
+from prefect_vertex.delivery.bootstrap.web import NETWORK, is_local, persist
 
 STORAGE = "STORAGE_EMULATOR_HOST"
 
@@ -47,9 +41,7 @@ def download(uri: str, path: Path) -> str:
     except NETWORK as error:
         if is_local(error):
             die(73, f"cannot store {uri}: {reason(error)}")
-        hint = {404: "; stage the code again, or correct code_uri"}.get(code := status(error), "")
-        if code in REFUSED:
-            hint = f"; {identity()}: it needs storage.objects.get there"
+        hint = mending(error, "stage the code again, or correct code_uri", "storage.objects.get")
         die(71, f"cannot fetch {uri} from {base}: {reason(error)}{hint}")
 
 

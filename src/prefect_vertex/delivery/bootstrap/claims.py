@@ -10,7 +10,14 @@ from typing import Any
 
 from prefect_vertex.delivery.bootstrap.basics import die, env, reason, say
 from prefect_vertex.delivery.bootstrap.prefect_api import api, host
-from prefect_vertex.delivery.bootstrap.web import ABSENT, NETWORK, REFUSED, persist, status
+from prefect_vertex.delivery.bootstrap.web import (
+    ABSENT,
+    NETWORK,
+    REFUSED,
+    RETRY_SECONDS,
+    persist,
+    status,
+)
 
 CONFLICT = 409
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -29,9 +36,12 @@ def send(path: str, body: Any) -> Any:
 
 
 def ask(path: str, body: Any = None) -> Any:
-    """Return what the Prefect API answers; 404 and 409 as numbers, any other refusal is the end."""
+    """Return what the Prefect API answers; 404 and 409 as numbers, any other refusal is the end.
+
+    It has answered before: a server that is away since is waited for while it may be upgraded.
+    """
     try:
-        return json.loads(persist(lambda: send(path, body)) or "null")
+        return json.loads(persist(lambda: send(path, body), 5 * RETRY_SECONDS) or "null")
     except (*NETWORK, ValueError) as error:
         code = status(error)
         if code in (ABSENT, CONFLICT):
@@ -40,14 +50,24 @@ def ask(path: str, body: Any = None) -> Any:
         die(74, f"cannot claim this start from the Prefect API at {host()}: {reason(error)}{hint}")
 
 
+def attempt_key(kind: str, rest: str) -> str:
+    """Return where something is said once about this attempt; empty where nothing can be."""
+    run, attempt = env.get("PREFECT__FLOW_RUN_ID"), env.get("PREFECT_VERTEX_ATTEMPT")
+    if not (env.get("PREFECT_API_URL") and run and attempt):
+        return ""
+    return f"/flow_runs/{run}/input/prefect-vertex-{kind}-a{attempt}{rest}"
+
+
 def claim_path(replica: str) -> str:
     """Return where this replica's start is claimed; empty where starts are not."""
-    run, attempt = env.get("PREFECT__FLOW_RUN_ID"), env.get("PREFECT_VERTEX_ATTEMPT")
-    guarded = env.get("PREFECT_API_URL") and env.get("PREFECT_VERTEX_GUARD") != "0"
-    if not (guarded and run and attempt):
-        return ""
-    kind = "r" * replica.isdecimal()
-    return f"/flow_runs/{run}/input/prefect-vertex-start-a{attempt}-{kind}{replica}"
+    path = attempt_key("start", f"-{'r' * replica.isdecimal()}{replica}")
+    return path if env.get("PREFECT_VERTEX_GUARD") != "0" else ""
+
+
+def put(path: str, value: Any) -> Any:
+    """Say something once: a flow run input, which the server keeps for the first who asks."""
+    inputs, _, key = path.rpartition("/")
+    return ask(inputs, {"key": key, "value": json.dumps(value)})
 
 
 def look(replica: str) -> None:
@@ -71,9 +91,7 @@ def claim(replica: str) -> None:
     if path:
         # The nonce tells one's own claim, the answer to which was lost, from another's.
         own = {"nonce": os.urandom(16).hex(), "job": env.get("CLOUD_ML_JOB_ID", "")}
-        inputs, _, key = path.rpartition("/")
-        answer = ask(inputs, {"key": key, "value": json.dumps(own)})
-        judge(replica, ask(path) if answer in (ABSENT, CONFLICT) else own, own)
+        judge(replica, ask(path) if put(path, own) in (ABSENT, CONFLICT) else own, own)
 
 
 def is_unstarted() -> bool:
@@ -90,7 +108,8 @@ def judge(replica: str, holder: Any, own: Any) -> None:
         why = "it was deleted, or PREFECT_API_URL is another server or workspace's"
         die(74, f"the Prefect API at {host()} knows no flow run {run}: {why}; nothing was run")
     state = seen["state_type"]
-    if state in FINAL or (holder != own and state in ("SCHEDULED", "PAUSED")):
+    # Its own start is the first: of a second one Prefect may have put the run back meanwhile.
+    if state in FINAL or state in (("CANCELLING",) if holder == own else ("SCHEDULED", "PAUSED")):
         say(f"flow run {run} is {state.lower()}: replica {replica} has nothing to run")
         sys.exit(0)
     if holder != own:

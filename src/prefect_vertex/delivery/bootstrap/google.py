@@ -9,7 +9,15 @@ import urllib.request
 from typing import Any
 
 from prefect_vertex.delivery.bootstrap.basics import die, env, reason
-from prefect_vertex.delivery.bootstrap.web import NETWORK, persist, request, tls
+from prefect_vertex.delivery.bootstrap.web import (
+    ABSENT,
+    NETWORK,
+    REFUSED,
+    persist,
+    request,
+    status,
+    tls,
+)
 
 
 def metadata(path: str) -> str:
@@ -43,6 +51,13 @@ def identity() -> str:
         return f"account {metadata('email')}, scopes {metadata('scopes')}"
     except NETWORK:
         return "this replica's account"
+
+
+def mending(error: BaseException, absent: str, right: str) -> str:
+    """Say what mends a refusal: something is absent, or this replica's account lacks a right."""
+    if status(error) in REFUSED:
+        return f"; {identity()}: it needs {right} there"
+    return "; " + absent if status(error) == ABSENT else ""
 
 
 def google_address(variable: str, real: str) -> str:

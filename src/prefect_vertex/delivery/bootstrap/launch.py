@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from prefect_vertex.delivery.bootstrap.claims import is_unstarted
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 NOT_FOUND = 127
+LAUNCHER = "prefect_vertex.replica"
 FORWARDED = (*SIGNALS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 
 
@@ -30,6 +32,19 @@ def resolve(command: list[str]) -> list[str]:
     if not importlib.util.find_spec("prefect"):
         die(127, f"this image has neither `prefect` on PATH nor its package for {sys.executable}")
     return [sys.executable, "-m", *command]
+
+
+def choose(command: list[str]) -> list[str]:
+    """Return our launcher in place of `prefect flow-run execute`: the replicas run one flow."""
+    if env.get("PREFECT_VERTEX_REPLICAS") != "flow" or command[-2:] != ["flow-run", "execute"]:
+        return command
+    *program, prefect = command[:-2]
+    # It takes the interpreter that runs Prefect as a module, or stands beside its script.
+    program = program[:-1] if program[-1:] == ["-m"] else [*program, prefect[:-7] + "python"]
+    program = resolve(program)
+    if subprocess.call([*program, "-c", "import " + LAUNCHER], stderr=subprocess.DEVNULL):
+        die(127, "replicas: flow needs prefect-vertex in the image; else set replicas: command")
+    return [*program, "-m", LAUNCHER]
 
 
 def supervise(command: list[str]) -> int:
@@ -61,7 +76,7 @@ def run(command: list[str]) -> NoReturn:
         if os.getpid() == 1:
             code = supervise(command)
             # Prefect does not repeat its first connection; above 128 it was asked to end.
-            if 0 < code <= NOT_FOUND and command[-1] == "execute" and is_unstarted():
+            if 0 < code <= NOT_FOUND and command[-1] in ("execute", LAUNCHER) and is_unstarted():
                 say("running it again: the flow run had not started")
                 code = supervise(command)
             sys.exit(code)

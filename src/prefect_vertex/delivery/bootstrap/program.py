@@ -9,7 +9,8 @@ from typing import NoReturn
 from prefect_vertex.delivery.bootstrap.archive import bring_code
 from prefect_vertex.delivery.bootstrap.basics import die, env
 from prefect_vertex.delivery.bootstrap.claims import claim, look
-from prefect_vertex.delivery.bootstrap.launch import SIGNALS, resolve, run
+from prefect_vertex.delivery.bootstrap.gang import gather
+from prefect_vertex.delivery.bootstrap.launch import SIGNALS, choose, resolve, run
 from prefect_vertex.delivery.bootstrap.places import prepare_places, take_place
 from prefect_vertex.delivery.bootstrap.prefect_api import check_api
 from prefect_vertex.delivery.bootstrap.secret import fetch_secrets
@@ -34,7 +35,10 @@ def main(command: list[str]) -> NoReturn:
     run_setup(scratch)
     install_packages()
     check_api()
-    command = resolve(command)
+    size = int(env["PREFECT_VERTEX_WORLD_SIZE"]) if replica.isdecimal() else 0
+    command = resolve(choose(command) if size > 1 else command)
+    if size > 1:
+        gather(replica, size)
     claim(replica)
     run(command)
 

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from prefect_vertex.delivery.bootstrap.basics import die, env, reason, say
-from prefect_vertex.delivery.bootstrap.google import ask_google, google_address, identity
-from prefect_vertex.delivery.bootstrap.web import ABSENT, NETWORK, REFUSED, persist, status
+from prefect_vertex.delivery.bootstrap.google import ask_google, google_address, mending
+from prefect_vertex.delivery.bootstrap.web import NETWORK, persist
 
 MANAGER = "SECRET_MANAGER_EMULATOR_HOST"
 
@@ -27,11 +27,8 @@ def read_secret(version: str) -> str:
     try:
         found, content = persist(lambda: access_secret(f"{base}/v1/{version}:access"))
     except NETWORK as error:
-        hint, code = "", status(error)
-        if code == ABSENT:
-            hint = "; correct prefect_api_key_secret, or add the version"
-        if code in REFUSED:
-            hint = f"; {identity()}: it needs roles/secretmanager.secretAccessor there"
+        role = "roles/secretmanager.secretAccessor"
+        hint = mending(error, "correct prefect_api_key_secret, or add the version", role)
         die(77, f"cannot read {version} from {base}: {reason(error)}{complaint(error)}{hint}")
     text = str(content, "utf-8", "replace").strip()
     # A key with a line end in it would be refused much later, and shown in that message.

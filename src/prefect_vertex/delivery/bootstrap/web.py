@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import http.client
-import importlib
 import importlib.util
 import ssl
 import time
@@ -20,9 +19,9 @@ LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, err
 NETWORK = (OSError, http.client.HTTPException)
 
 
-def persist(action: Callable[[], Any]) -> Any:
-    """Return what `action` returns, repeating it while the network fails: 60 s at most."""
-    deadline = time.monotonic() + RETRY_SECONDS
+def persist(action: Callable[[], Any], seconds: int = RETRY_SECONDS) -> Any:
+    """Return what `action` returns, repeating it while the network fails, `seconds` at most."""
+    deadline = time.monotonic() + seconds
     pause = 0.25
     while True:
         try:
@@ -60,5 +59,5 @@ def tls(cafile: str | None = None, verify: bool = True) -> Any:  # noqa: FBT001,
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif not cafile and importlib.util.find_spec("certifi"):
-        context.load_verify_locations(importlib.import_module("certifi").where())
+        context.load_verify_locations(__import__("certifi").where())
     return urllib.request.HTTPSHandler(context=context)

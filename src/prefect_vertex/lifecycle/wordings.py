@@ -2,7 +2,8 @@
 
 A text is judged as its words: lower case, without punctuation, compound names taken apart
 (`CustomModelTrainingT4GPUs`, `RESOURCE_POOL_EXHAUSTED`).  So `iam` is not found in `Miami`, and a
-quota is one whether it "is exceeded", "exceeds limits" or stands before or after its figures.
+quota is one whether it "is exceeded", "exceeds limits" or stands before or after its figures.  Of a
+resource's name only the kinds count: what a user has called a project or network says nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +24,42 @@ _TOO_MUCH: Final = frozenset(
 _CALLS: Final = frozenset({"request", "requests", "call", "calls", "query", "queries"})
 _A_TIME: Final = re.compile(r"\bper (minute|second|hour|day|[0-9]+ seconds)\b")
 _IMAGE: Final = frozenset({"image", "images"})
+_RESOURCE: Final = re.compile(
+    r"(?://[\w.-]+/)?\b(?P<path>(?:projects|folders|organizations)(?:/[\w.~%:+-]+)+)"
+)
+_OWN_EXIT: Final = re.compile(
+    r"\bThe replica workerpool\d+-\d+ (?:exited|ran out)\b|\bnon-?zero (?:exit )?(?:status|code)\b",
+    re.IGNORECASE,
+)
 
 
 def words_of(text: str) -> str:
     """The text's words, one space between them."""
-    return _BETWEEN.sub(" ", _HUMP.sub(" ", text).lower()).strip()
+    told = _RESOURCE.sub(_kinds, text)
+    return _BETWEEN.sub(" ", _HUMP.sub(" ", told).lower()).strip()
+
+
+def _kinds(name: re.Match[str]) -> str:
+    """The kinds in a resource's name: `projects zones` of `projects/p/zones/us-central1-a`."""
+    kinds, parts = [], name["path"].split("/")
+    while parts:
+        kinds.append(parts.pop(0))
+        if parts and kinds[-1] != "global":
+            del parts[0]
+    return f" {' '.join(kinds)} "
+
+
+def first_line(text: str) -> str:
+    """The service's own sentence; what follows it may be a container's output."""
+    return text.strip().partition("\n")[0]
+
+
+def is_container_end(text: str) -> bool:
+    """Whether the service's own sentence says that a replica ended by itself.
+
+    Whatever stands further down is that replica's, quotas, stockouts and all.
+    """
+    return _OWN_EXIT.search(first_line(text)) is not None
 
 
 def _says(*phrases: str) -> Predicate:
@@ -54,11 +86,6 @@ _is_absent: Final = _says("not found", "notfound", "does not exist")
 _is_rate_sentence: Final = _says("rate limit exceeded", "rate exceeded", "too many requests")
 _is_short: Final = _says("no quota", "not enough quota")
 
-is_container_end: Final = re.compile(
-    r"^\W*The replica workerpool\d+-\d+ (?:exited|ran out)\b", re.IGNORECASE
-)
-"""The service's own sentence (of the raw text); what follows it is the container's stderr."""
-
 is_stockout: Final = _says(
     "resources are insufficient",
     "insufficient resources?",
@@ -69,8 +96,11 @@ is_stockout: Final = _says(
     "stockout",
     "(?:no|insufficient|out of|not enough|lack of) capacity",
     "capacity is (?:exhausted|not available|unavailable)",
-    "try a different (?:region|zone|location|machine|accelerator)",
 )
+is_sent_elsewhere: Final = _says(
+    "try (?:a different|another) (?:region|zone|location|machine|accelerator)"
+)
+"""Weaker: a quota's refusal gives the same advice."""
 is_exhausted: Final = _says("resources? (?:is |are |has been |have been )?exhausted")
 """Weaker than a stockout's own words: it is what the status of a quota is called as well."""
 is_preemption: Final = _says("preempted", "preemption")
@@ -100,10 +130,14 @@ is_no_access: Final = _says(
     "unauthorized",
     "unauthenticated",
     "no access token",
-    "has not been used in project",
-    "api is not enabled",
-    "billing (?:is |account )?.*(?:disabled|required|not enabled|closed)",
 )
+is_not_set_up: Final = _says(
+    "has not been used in project",
+    "(?:api|service) is (?:not enabled|disabled)",
+    "billing .*(?:disabled|required|not enabled|closed|must be enabled|not active)",
+    "(?:enable|set up|requires?|without) (?:a )?billing",
+)
+"""Of the whole project, whatever the code."""
 is_no_right_to_act: Final = _says("permission to act as service account")
 
 
@@ -114,9 +148,18 @@ def is_quota(words: str) -> bool:
 
 
 def is_rate(words: str) -> bool:
-    """A limit of calls in a time."""
-    counted = bool(set(words.split()) & _CALLS) and _A_TIME.search(words) is not None
-    return counted or _is_rate_sentence(words)
+    """A limit of calls in a time; no quota of machines has a time."""
+    if _is_rate_sentence(words):
+        return True
+    counted = bool(set(words.split()) & _CALLS) or is_quota(words)
+    return counted and _A_TIME.search(words) is not None
+
+
+def is_loss_of_machines(words: str) -> bool:
+    """What a job says that had its machines, and lost them or got no new ones."""
+    if is_stockout(words) or is_preemption(words):
+        return True
+    return is_sent_elsewhere(words) and not is_quota(words)
 
 
 def is_missing_attachment(words: str) -> bool:

@@ -1,0 +1,71 @@
+"""Which replica of which attempt this process belongs to, as the environment says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from prefect_vertex.replica.topology import read_place
+
+RUN_ID = "PREFECT__FLOW_RUN_ID"
+ATTEMPT = "PREFECT_VERTEX_ATTEMPT"
+STAGING = "PREFECT_VERTEX_STAGING"
+HEARTBEAT_SECONDS = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
+
+# The launcher sets these two for the engine's process.
+LEADER_RUN_ID = "PREFECT_VERTEX_LEADER_RUN_ID"
+PROGRESS_FILE = "PREFECT_VERTEX_PROGRESS_FILE"
+
+_DEFAULT_HEARTBEAT_SECONDS = 10.0
+_MISSED_BEATS = 4.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A replica's place in one attempt of one leader's run.
+
+    Attributes:
+        rank: From 0; 0 is the leader.
+        world_size: Replicas in all.
+        leader_id: The leader's flow run; empty outside a flow run.
+        attempt: From 1.
+        staging: `gs://bucket` or `gs://bucket/prefix`; empty without a staging bucket.
+        heartbeat_seconds: Between two signs of life.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    leader_id: str = ""
+    attempt: int = 1
+    staging: str = ""
+    heartbeat_seconds: float = _DEFAULT_HEARTBEAT_SECONDS
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read it from the variables that worker, bootstrap and launcher set."""
+        place = read_place(environment)
+        return cls(
+            rank=place.rank,
+            world_size=place.world_size,
+            leader_id=environment.get(LEADER_RUN_ID) or environment.get(RUN_ID) or "",
+            attempt=int(environment.get(ATTEMPT) or 1),
+            staging=environment.get(STAGING, "").rstrip("/"),
+            heartbeat_seconds=float(
+                environment.get(HEARTBEAT_SECONDS) or _DEFAULT_HEARTBEAT_SECONDS
+            ),
+        )
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long a replica may give no sign of life until it counts as dead."""
+        return _MISSED_BEATS * self.heartbeat_seconds
+
+    def __str__(self) -> str:
+        return f"replica {self.rank} of {self.world_size}"
