@@ -22,6 +22,7 @@ def test_the_public_names_are_these() -> None:
         "Replica",
         "ReplicaError",
         "UnitResult",
+        "WorkProfile",
         "current",
         "effective_worker_count",
         "map_slots",

@@ -16,6 +16,7 @@ from prefect_vertex.replica.membership import LEADER_RUN_ID, RUN_ID, Membership
 from prefect_vertex.replica.slots import slots_here
 
 if TYPE_CHECKING:
+    from prefect_vertex.planning.sizing import WorkProfile
     from prefect_vertex.replica.progress import OwnProgress
 
 T = TypeVar("T")
@@ -42,6 +43,15 @@ class Replica:
     def slots(self) -> int:
         """How many units of work to run at once here, as the job's resource plan says."""
         return slots_here()
+
+    @staticmethod
+    def slots_for(profile: WorkProfile | None) -> int:
+        """As many as units that were measured to need that much have room for here.
+
+        Args:
+            profile: From `measured_profile`; None is the plan of `slots`.
+        """
+        return slots_here(profile=profile)
 
     def shard(self, items: Iterable[T], *, key: Callable[[T], Any] | None = None) -> list[T]:
         """This replica's contiguous slice of the sorted items: `[n*r//W, n*(r+1)//W)`.
