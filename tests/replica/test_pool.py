@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,8 +191,9 @@ def test_processes_that_do_not_end_are_waited_for_all_at_once(
 ) -> None:
     """Threads that go on, as some libraries leave them, hold no more than one wait in all."""
     waits: list[float] = []
-    moments = iter(range(0, 10_000, 4))
-    monkeypatch.setattr("prefect_vertex.replica.pool.time.monotonic", lambda: float(next(moments)))
+    moments = itertools.count(0, 4)
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr("prefect_vertex.replica.pool.time", clock)
     monkeypatch.setattr(UnitProcess, "wait", lambda self, seconds: waits.append(seconds))
     map_slots(lambda n: n, range(4), slots=4)
     assert waits == sorted(waits, reverse=True)
