@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from prefect.cli import flow_run as flow_run_cli
+from prefect.context import TagsContext
 from prefect.runner import _workspace_runtime_bootstrap, _workspace_supervisor
 from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.runner._workspace_resolver import prepare_workspace
@@ -50,6 +51,13 @@ def test_prefect_s_command_still_makes_its_starter_from_what_ours_takes() -> Non
     assert {"workspace_root", "control_channel"} <= set(
         inspect.signature(replica_starter()).parameters
     )
+
+
+def test_prefect_s_contexts_still_remember_the_one_that_they_were_entered_in() -> None:
+    """By this the runs around a meeting are found."""
+    with TagsContext(current_tags={"a"}) as outer, TagsContext(current_tags={"b"}) as inner:
+        assert inner._token is not None
+        assert inner._token.old_value is outer
 
 
 def test_prefect_s_supervisor_still_calls_the_two_functions_by_their_names() -> None:

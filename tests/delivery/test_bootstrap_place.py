@@ -45,6 +45,14 @@ WITH_SERVERS = {**FIVE, "workerpool2": 2, "workerpool3": 1}
         pytest.param(cluster_spec("workerpool1", 3, **FIVE), "4 of 5", id="last worker"),
         pytest.param(cluster_spec("worker", 1, chief=1, worker=2), "2 of 3", id="worker"),
         pytest.param(cluster_spec("workerpool0", 0, **WITH_SERVERS), "0 of 5", id="servers"),
+        pytest.param(
+            cluster_spec("worker", 0, chief=1, master=1, worker=2), "2 of 4", id="chief and master"
+        ),
+        pytest.param(
+            cluster_spec("workerpool1", 0, chief=1, worker=2, workerpool1=1),
+            "3 of 4",
+            id="two names of the second pool",
+        ),
         pytest.param(cluster_spec("workerpool2", 1, **WITH_SERVERS), "none of none", id="server"),
         pytest.param(cluster_spec("workerpool3", 0, **FIVE), "none of none", id="evaluator"),
     ],
@@ -83,7 +91,13 @@ def test_what_is_given_beforehand_wins(
         '{"cluster": {"workerpool0": ["a:1"]}, "task": {"type": "workerpool0"}}',
         '{"cluster": ["a:1"], "task": {"type": "workerpool0", "index": 0}}',
         '{"cluster": {"workerpool0": 1}, "task": {"type": "workerpool0", "index": 0}}',
+        "[" * 100_000,
+        *(
+            f'{{"cluster": {{"chief": ["a", "b"]}}, "task": {{"type": "chief", "index": {index}}}}}'
+            for index in ("1e400", "Infinity", "NaN", "1.9", "true", "null", "-1", "2", "9" * 5000)
+        ),
     ],
+    ids=lambda spec: spec[-30:],
 )
 def test_a_cluster_that_cannot_be_read_is_never_taken_for_one_replica(
     bootstrap: Callable[..., Any], spec: str

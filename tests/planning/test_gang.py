@@ -102,12 +102,37 @@ def test_the_staging_folder_is_told_to_one_replica_too(a_plan: APlan) -> None:
     assert chosen(a_plan(), name) == [None]
 
 
-def test_a_rank_for_every_replica_is_refused(a_plan: APlan) -> None:
-    env = {"PREFECT_VERTEX_RANK": "0"}
-    assert environment(a_plan(env=env))["PREFECT_VERTEX_RANK"] == "0"
-    with pytest.raises(PlanError, match="every replica would have") as refused:
-        a_plan(env=env, worker_count=2)
+PLACES = {
+    "PREFECT_VERTEX_RANK": "0",
+    "PREFECT_VERTEX_WORLD_SIZE": "2",
+    "CLUSTER_SPEC": '{"cluster": {}}',
+}
+
+
+@pytest.mark.parametrize(("name", "value"), PLACES.items(), ids=PLACES)
+def test_a_place_for_every_replica_is_refused(a_plan: APlan, name: str, value: str) -> None:
+    assert environment(a_plan(env={name: value}))[name] == value
+    with pytest.raises(PlanError, match=f"env sets {name} to .* the same for several") as refused:
+        a_plan(env={name: value}, worker_count=2)
     assert refused.value.variable == "env"
+
+
+@pytest.mark.parametrize(("name", "value"), PLACES.items(), ids=PLACES)
+def test_a_pool_s_own_env_gives_its_replicas_no_place_either(
+    a_plan: APlan, name: str, value: str
+) -> None:
+    own = {"container_spec": {**IMAGE, "env": [{"name": name, "value": value}]}}
+    pools = [{"container_spec": IMAGE}, {**own, "replica_count": 2}]
+    with pytest.raises(PlanError, match=r"worker_pool_specs\[1\].container_spec.env sets"):
+        a_plan(spec={"worker_pool_specs": pools})
+
+
+def test_a_server_may_be_told_its_place(a_plan: APlan) -> None:
+    """It is not counted, and what it reads there is its own affair."""
+    env = [{"name": name, "value": value} for name, value in PLACES.items()]
+    pools = [{"container_spec": IMAGE}, {"replica_count": 1}, {"container_spec": {"env": env}}]
+    plan = a_plan(spec={"worker_pool_specs": pools})
+    assert chosen(plan, tuple(PLACES), 2) == list(PLACES.values())
 
 
 # --- what they run --------------------------------------------------------------------------------
@@ -200,6 +225,41 @@ def test_the_users_own_threads_and_slots_win(a_plan: APlan) -> None:
     assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("5", "3")
     assert (found["OPENBLAS_NUM_THREADS"], found["PREFECT_VERTEX_SLOTS"]) == ("1", "2")
     assert not any("THREADS" in line or "SLOTS" in line for line in plan.warnings)
+
+
+NO_NUMBERS = ("two", "$(SLOTS)", "0", "-1", "1.5", "²", "9" * 30)
+
+
+@pytest.mark.parametrize("name", SLOTS)
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_slots_that_no_replica_could_read_are_refused(
+    a_plan: APlan, name: str, value: str, count: int
+) -> None:
+    with pytest.raises(PlanError, match=f"env sets {name} to .* a number of 1 or more") as refused:
+        a_plan(env={name: value}, worker_count=count)
+    assert refused.value.variable == "env"
+
+
+@pytest.mark.parametrize("value", ["abc", "0", "-1", "nan", "inf", "0.5", "10.5", "600", "1e400"])
+def test_a_heartbeat_is_from_one_to_ten_seconds(a_plan: APlan, value: str) -> None:
+    """More seldom, and a dead replica would not be missed within a minute."""
+    name = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
+    with pytest.raises(PlanError, match="expected seconds from 1 to 10") as refused:
+        a_plan(env={name: value}, worker_count=2)
+    assert refused.value.variable == "env"
+    for right in ("1", "2.5", "10", " 3 ", ""):
+        assert environment(a_plan(env={name: right}, worker_count=2))[name] == right
+
+
+def test_a_pool_s_own_slots_are_judged_and_those_that_the_platform_fills_in_are_not(
+    a_plan: APlan,
+) -> None:
+    own = {"container_spec": {**IMAGE, "env": {"PREFECT_VERTEX_SLOTS": "many"}}}
+    with pytest.raises(PlanError, match=r"worker_pool_specs\[0\].container_spec.env sets"):
+        a_plan(pool=own)
+    own["container_spec"]["env"] = {"MANY": "3", "PREFECT_VERTEX_SLOTS": "$(MANY)"}
+    assert environment(a_plan(pool=own))["PREFECT_VERTEX_SLOTS"] == "$(MANY)"
 
 
 def test_each_pool_s_slots_are_those_of_its_machine(a_plan: APlan) -> None:

@@ -238,7 +238,7 @@ class Prefect:
             "PREFECT_VERTEX_ATTEMPT": "1",
             "PREFECT_VERTEX_RANK": str(rank),
             "PREFECT_VERTEX_WORLD_SIZE": str(world_size),
-            "PREFECT_VERTEX_HEARTBEAT_SECONDS": "0.5",
+            "PREFECT_VERTEX_HEARTBEAT_SECONDS": "1",
             "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
             **env,
         }

@@ -46,6 +46,39 @@ def main(items: list[int] = [3, 1, 2, 5, 4]):
             raise RuntimeError("the leader's first try")
 """
 
+RETRIED = """
+from prefect import flow, task
+from prefect_vertex import replica
+
+tries = []
+
+def meet(name):
+    me = replica.current()
+    value = f"{name} of rank {me.rank}, try {tries.count(name) + 1}"
+    tries.append(name)
+    parts = me.gather(value, "parts")
+    if me.is_leader and tries.count(name) == 1:
+        raise RuntimeError("its first try")
+    return parts
+
+@task(retries=1)
+def collect():
+    return meet("task")
+
+@flow(retries=1)
+def sub():
+    return collect_in("subflow")
+
+@task
+def collect_in(name):
+    return meet(name)
+
+@flow(log_prints=True)
+def main():
+    print("gathered", [collect(), collect.submit().result(), sub()])
+    replica.current().barrier("end")
+"""
+
 ENDLESS = """
 import time
 from prefect import flow
@@ -114,6 +147,22 @@ def test_two_replicas_share_the_work_and_a_retry_of_the_leader_gets_the_same_ans
     assert "rank 1 squares [9, 16, 25]" in _logs(prefect, follower.id)
     assert _progress(prefect, run) == ["replica 0: 2 of 2; replica 1: 3 of 3"]
     assert _objects(staging) == []
+
+
+def test_tasks_and_subflows_that_the_leader_tries_again_get_the_same_answers(
+    prefect: Prefect, staging: str, wait_until: Callable[..., Any]
+) -> None:
+    """The follower, which has nothing to try again, comes once for both tries."""
+    run = prefect.start(prefect.deploy(RETRIED))
+    launched = [prefect.launch(run, rank, 2, PREFECT_VERTEX_STAGING=staging) for rank in (0, 1)]
+    codes = [child.process.wait(120) for child in launched]
+    logs = wait_until(lambda: "gathered" in (text := _logs(prefect, run.id)) and text, "the log")
+
+    assert codes == [0, 0], [child.output()[-2000:] for child in launched]
+    assert prefect.read(run.id).state.is_completed()
+    for name in ("task", "subflow"):
+        assert f"['{name} of rank 0, try 1', '{name} of rank 1, try 1']" in logs
+    assert "['task of rank 0, try 3', 'task of rank 1, try 2']" in logs
 
 
 def test_a_follower_that_is_told_to_end_crashes_and_so_fails_the_leader(

@@ -7,6 +7,8 @@ it imports itself.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import itertools
 import os
 import signal
 import subprocess
@@ -16,19 +18,22 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefect_vertex import replica
+from prefect_vertex.planning.sizing import WorkProfile
 from prefect_vertex.replica.pool import (
-    UnitResult,
     child_environments,
     map_slots,
     measured_profile,
 )
 from prefect_vertex.replica.slots import LocalSlots
+from prefect_vertex.replica.unit import UnitProcess, UnitResult
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -91,6 +96,10 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], str]] = {
         "SIGKILL (if nobody did that",
     ),
     "a crash": (lambda n: os.kill(os.getpid(), signal.SIGSEGV), "its process was ended by SIGSEGV"),
+    "a real-time signal": (
+        lambda n: os.kill(os.getpid(), 40),
+        "its process was ended by signal 40",
+    ),
     "an exit past Python": (lambda n: os._exit(5), "its process ended with exit code 5"),
 }
 
@@ -130,6 +139,66 @@ def test_large_items_and_values_travel() -> None:
 def test_a_unit_whose_whole_pool_dies_ends_the_work_all_the_same() -> None:
     results = map_slots(lambda n: os.kill(os.getpid(), signal.SIGKILL), range(5), slots=2)
     assert [each.ok for each in results] == [False] * 5
+
+
+def leave_a_child(fork: Callable[[], int]) -> None:
+    """Die at once, and leave a child to which everything open was handed on."""
+    if fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+    os._exit(7)
+
+
+FORKS: dict[str, Callable[[], int]] = {
+    "as Python does": os.fork,
+    "as a C library does, past Python": lambda: ctypes.PyDLL(None).fork(),
+}
+
+
+@pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
+def test_a_process_that_died_is_noticed_while_a_child_of_its_lives(fork: Callable[[], int]) -> None:
+    results = map_slots(lambda n: leave_a_child(fork) if n == 1 else n, range(4), slots=2)
+    assert [each.value for each in results] == [0, None, 2, 3]
+    assert results[1].error == "its process ended with exit code 7"
+
+
+def test_a_program_that_outlives_a_dead_process_does_not_hide_that_it_died() -> None:
+    """Nor does one that was handed every open descriptor."""
+
+    def unit(n: int) -> int:
+        if n == 1:
+            os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ)
+            os._exit(7)
+        return n
+
+    results = map_slots(unit, range(4), slots=2)
+    assert [each.error for each in results] == ["", "its process ended with exit code 7", "", ""]
+
+
+def test_a_forked_child_that_returns_does_not_answer_for_its_parent() -> None:
+    def unit(n: int) -> str:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return f"{n} of the {'parent' if child else 'child'}"
+
+    results = map_slots(unit, range(3), slots=1)
+    assert [each.value for each in results] == [f"{n} of the parent" for n in range(3)]
+
+
+def test_processes_that_do_not_end_are_waited_for_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads that go on, as some libraries leave them, hold no more than one wait in all."""
+    waits: list[float] = []
+    moments = itertools.count(0, 4)
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr("prefect_vertex.replica.pool.time", clock)
+    monkeypatch.setattr(UnitProcess, "wait", lambda self, seconds: waits.append(seconds))
+    map_slots(lambda n: n, range(4), slots=4)
+    assert waits == sorted(waits, reverse=True)
+    assert waits[0] < 10
+    assert waits[3] == 0
 
 
 def test_processes_are_used_again_and_are_not_more_than_the_slots() -> None:
@@ -237,6 +306,25 @@ def test_what_units_need_is_measured() -> None:
     assert profile.peak_memory_bytes > 40_000_000
     assert profile.seconds_per_unit is not None
     assert profile.seconds_per_unit >= 0.2
+
+
+def test_what_was_measured_plans_the_rest_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units that need more cores than the plan thought have more threads, and so fewer slots."""
+    monkeypatch.setattr("prefect_vertex.replica.slots._cores", lambda root, cpus: 9)
+    monkeypatch.setenv("PREFECT_VERTEX_SLOTS", "8")
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    profile = WorkProfile(cores=4, peak_memory_bytes=1)
+
+    def unit(number: int) -> tuple[int, str]:
+        return os.getpid(), os.environ["OMP_NUM_THREADS"]
+
+    results = map_slots(unit, range(12), profile=profile)
+
+    assert replica.current().slots_for(profile) == 2
+    assert replica.current().slots_for(None) == replica.current().slots == 8
+    assert len({each.value[0] for each in results if each.value}) <= 2
+    assert {each.value[1] for each in results if each.value} == {"4"}
 
 
 def test_units_that_all_failed_measure_nothing() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +70,37 @@ def test_what_cannot_be_compared_is_sharded_by_a_key() -> None:
     assert shard(items, 0, 1, key=lambda item: item["id"]) == [{"id": 1}, {"id": 2}, {"id": 3}]
     with pytest.raises(TypeError):
         shard(items, 0, 1)
+
+
+UNORDERED: dict[str, tuple[Any, Callable[[Any], Any] | None]] = {
+    "equal keys": ({"a1", "b1", "c2"}, lambda item: item[1]),
+    "equal keys, frozen": (frozenset({"a1", "b1"}), len),
+    "equal keys of a mapping's keys made from a set": (dict.fromkeys("abc").keys() | {"d"}, len),
+    "sets, which are ordered only in part": ({frozenset({1}), frozenset({2})}, None),
+    "numbers that are none": ({float("nan"), 1.0}, None),
+}
+
+
+@pytest.mark.parametrize(("items", "key"), UNORDERED.values(), ids=UNORDERED)
+def test_a_set_is_sharded_only_where_its_items_are_told_apart(
+    items: Any, key: Callable[[Any], Any] | None
+) -> None:
+    """Each process has its own order for the others: items would be lost, and others done twice."""
+    with pytest.raises(TypeError, match="another order in every process"):
+        shard(items, 0, 2, key=key)
+
+
+def test_a_set_whose_items_are_told_apart_is_sharded() -> None:
+    assert shard({"b1", "a2"}, 0, 1, key=lambda item: item[1]) == ["b1", "a2"]
+    assert shard({3, 1, 2}, 1, 2) == [2, 3]
+    assert shard(set(), 0, 2) == []
+
+
+def test_a_mapping_has_the_order_in_which_it_was_made() -> None:
+    """Its keys are a set to Python, but the same list in every process."""
+    models = {"tft": 1, "ets": 2, "arima": 3}
+    assert assign(models.keys(), 0, 2) == assign(models, 0, 2) == ["tft", "arima"]
+    assert shard(models.keys(), 0, 2, key=lambda name: 0) == ["tft"]
 
 
 @pytest.mark.parametrize(("rank", "world"), [(2, 2), (-1, 2), (0, 0)])

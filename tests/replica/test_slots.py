@@ -171,6 +171,14 @@ def test_a_plan_that_is_no_number_is_an_error_that_names_it(
         slots_here({**PLAN, name: value}, root=tmp_path, cpus=8)
 
 
+@pytest.mark.parametrize("name", PLAN)
+def test_a_plan_of_more_digits_than_python_reads_is_such_an_error_too(
+    name: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SetupError, match=f"{name} is '9999"):
+        slots_here({**PLAN, name: "9" * 5000}, root=tmp_path, cpus=8)
+
+
 @given(st.integers(1, 200), st.integers(1, 16), st.integers(1, 200))
 def test_the_slots_fit_into_the_cores(count: int, cores: int, cpus: int) -> None:
     environment = {"PREFECT_VERTEX_SLOTS": str(count), "PREFECT_VERTEX_SLOT_CORES": str(cores)}

@@ -28,6 +28,12 @@ def a_cluster(pool: str, index: Any, **hosts: int) -> dict[str, str]:
     return {"CLUSTER_SPEC": json.dumps(spec)}
 
 
+def raw_cluster(index: str) -> dict[str, str]:
+    """CLUSTER_SPEC of a replica whose index is written just so."""
+    spec = a_cluster("workerpool1", 0, workerpool0=1, workerpool1=2)["CLUSTER_SPEC"]
+    return {"CLUSTER_SPEC": spec.replace('"index": 0', f'"index": {index}')}
+
+
 CLUSTERS: dict[str, tuple[dict[str, str], Place]] = {
     "primary of 1+4": (a_cluster("workerpool0", 0, workerpool0=1, workerpool1=4), Place(0, 5)),
     "last of 1+4": (a_cluster("workerpool1", 3, workerpool0=1, workerpool1=4), Place(4, 5)),
@@ -44,6 +50,18 @@ CLUSTERS: dict[str, tuple[dict[str, str], Place]] = {
     "fewer than were asked for": (
         a_cluster("workerpool1", 0, workerpool0=1, workerpool1=1),
         Place(1, 2),
+    ),
+    "two names of the first pool, the second": (
+        a_cluster("master", 0, chief=1, master=1, worker=2),
+        Place(1, 4),
+    ),
+    "two names of the first pool, a worker": (
+        a_cluster("worker", 1, chief=1, workerpool0=1, worker=2),
+        Place(3, 4),
+    ),
+    "two names of the second pool": (
+        a_cluster("workerpool1", 1, chief=1, worker=2, workerpool1=2),
+        Place(4, 5),
     ),
     "index as text": (a_cluster("workerpool1", "1", workerpool0=1, workerpool1=2), Place(2, 3)),
 }
@@ -121,6 +139,27 @@ WRONG: dict[str, tuple[Mapping[str, str], str]] = {
     "a pool that is not there": (a_cluster("worker", 0, chief=1, ps=1), "no number 0 of worker"),
     "a parameter server": (a_cluster("workerpool2", 0, workerpool0=1, workerpool2=1), "no rank"),
     "an evaluator that no cluster lists": (a_cluster("evaluator", 0, chief=1), "no rank"),
+    "an index without end": (raw_cluster("1e400"), "index is inf"),
+    "an index that is Infinity": (raw_cluster("Infinity"), "index is inf"),
+    "an index that is NaN": (raw_cluster("NaN"), "index is nan"),
+    "half an index": (raw_cluster("1.9"), "index is 1.9, expected a number"),
+    "an index that is true": (raw_cluster("true"), "index is True, expected a number"),
+    "an index that is null": (raw_cluster("null"), "index is None, expected a number"),
+    "an index of many digits": (raw_cluster("9" * 4000), "no number 9999"),
+    "an index of more digits than Python reads": (raw_cluster("9" * 5000), "cannot be read"),
+    "an index below 0": (raw_cluster("-1"), "no number -1 of workerpool1"),
+    "an index of letters": (raw_cluster('"one"'), "index is 'one', expected a number"),
+    "a bottomless list": ({"CLUSTER_SPEC": "[" * 100_000}, "CLUSTER_SPEC cannot be read"),
+    "bottomless hosts": (
+        {"CLUSTER_SPEC": f'{{"cluster": {{"chief": {"[" * 100_000}'},
+        "CLUSTER_SPEC cannot be read",
+    ),
+    "a size without end": ({OURS[0]: "0", OURS[1]: "9" * 5000}, "WORLD_SIZE is '9999"),
+    "a rank without end": ({OURS[0]: "9" * 5000, OURS[1]: "2"}, "RANK is '9999"),
+    "a total without end": (
+        {**KUBERNETES, "JOB_COMPLETION_TOTAL": "9" * 5000},
+        "JOB_COMPLETION_TOTAL is '9999",
+    ),
     "a rank without a size": ({OURS[0]: "1"}, "PREFECT_VERTEX_WORLD_SIZE is not"),
     "a size without a rank": ({OURS[1]: "2"}, "PREFECT_VERTEX_RANK is not"),
     "an index without a total": (KUBERNETES, "nothing says how many"),
@@ -134,8 +173,23 @@ WRONG: dict[str, tuple[Mapping[str, str], str]] = {
 def test_what_cannot_be_read_is_an_error_and_never_alone(
     environment: Mapping[str, str], said: str
 ) -> None:
-    with pytest.raises(SetupError, match=said):
+    with pytest.raises(SetupError, match=said) as refused:
         read_place(environment)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+NAMES = ("chief", "master", "workerpool0", "worker", "workerpool1", "ps", "workerpool2")
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.integers(1, 6), min_size=2))
+def test_whatever_names_the_pools_have_no_rank_occurs_twice(hosts: dict[str, int]) -> None:
+    ranks = [
+        read_place(a_cluster(pool, index, **hosts)).rank
+        for pool in NAMES[:5]
+        for index in range(hosts.get(pool, 0))
+    ]
+    assert sorted(ranks) == list(range(len(ranks)))
 
 
 @given(st.integers(0, 40), st.integers(0, 5), st.integers(0, 2))

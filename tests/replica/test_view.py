@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_vertex import replica
 from prefect_vertex.replica.meeting import Meeting
@@ -22,6 +27,7 @@ def test_the_public_names_are_these() -> None:
         "Replica",
         "ReplicaError",
         "UnitResult",
+        "WorkProfile",
         "current",
         "effective_worker_count",
         "map_slots",
@@ -83,7 +89,7 @@ def test_without_a_launcher_a_replica_gives_its_own_signs_of_life(
         "PREFECT_VERTEX_WORLD_SIZE": "2",
         "PREFECT__FLOW_RUN_ID": follower.leader_id,
         "PREFECT_VERTEX_STAGING": follower.staging,
-        "PREFECT_VERTEX_HEARTBEAT_SECONDS": "0.1",
+        "PREFECT_VERTEX_HEARTBEAT_SECONDS": "1",
     }
     code = "from prefect_vertex import replica; replica.current().barrier('ready')"
     process = subprocess.Popen([sys.executable, "-c", code], env=environment)
@@ -93,6 +99,63 @@ def test_without_a_launcher_a_replica_gives_its_own_signs_of_life(
 
     assert process.wait(20) == 0
     assert meeting.signs_of_life()[1].has_left
+
+
+@pytest.mark.parametrize(
+    ("done", "total"),
+    [(None, 3), (math.nan, 3), (1, math.inf), ("many", 3), (10**400, 3), ([1], 3)],
+    ids=str,
+)
+def test_progress_that_is_no_number_is_left_out_with_one_warning(
+    done: Any,
+    total: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("PREFECT_VERTEX_PROGRESS_FILE", str(tmp_path / "progress.json"))
+    monkeypatch.setattr("prefect_vertex.replica.view._warned", set())
+    me = replica.current()
+    me.progress(1, 3)
+    for _ in range(3):
+        me.progress(done, total)
+
+    assert json.loads((tmp_path / "progress.json").read_text()) == [1, 3]
+    assert caplog.text.count("no finite number") == 1
+
+
+def test_progress_takes_numpy_s_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    monkeypatch.setenv("PREFECT_VERTEX_PROGRESS_FILE", str(tmp_path / "progress.json"))
+    replica.current().progress(numpy.int64(1), numpy.float32(4))
+
+    assert json.loads((tmp_path / "progress.json").read_text()) == [1, 4]
+
+
+def test_progress_that_cannot_be_written_does_not_fail_the_flow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PREFECT_VERTEX_PROGRESS_FILE", str(tmp_path / "gone" / "progress.json"))
+    monkeypatch.setattr("prefect_vertex.replica.view._warned", set())
+    for done in range(3):
+        replica.current().progress(done, 3)
+
+    assert caplog.text.count("Progress cannot be shown: FileNotFoundError") == 1
+
+
+def test_progress_that_prefect_does_not_take_does_not_fail_the_flow(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", str(uuid4()))
+    monkeypatch.setattr("prefect_vertex.replica.view._warned", set())
+    with (
+        socket.create_server(("127.0.0.1", 0)) as nobody,
+        temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{nobody.getsockname()[1]}/api"}),
+    ):
+        nobody.close()
+        replica.current().progress(1, 3)
+
+    assert "Progress cannot be shown: ConnectError" in caplog.text
 
 
 def test_one_replica_shows_its_progress_on_its_own_run(

@@ -9,7 +9,12 @@ from prefect_vertex.errors import MachineSpecError, PlanError
 from prefect_vertex.planning import environment as environments
 from prefect_vertex.planning.command import argument_list, wrapped_command
 from prefect_vertex.planning.forms import check_image, check_pool_forms
-from prefect_vertex.planning.gang import COUNTED_POOLS, check_replicas_command, slot_environment
+from prefect_vertex.planning.gang import (
+    COUNTED_POOLS,
+    check_replica_environment,
+    check_replicas_command,
+    slot_environment,
+)
 from prefect_vertex.planning.machines import check_machine
 from prefect_vertex.planning.packed import unpacking
 from prefect_vertex.planning.pools import Pool, PoolLayout
@@ -103,7 +108,7 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
     args = argument_list(body.get("args"), f"{path}.{task}.args")
     resources = plan_machine(machine)
     env_path = f"{path}.{task}.env"
-    common, own = environments.split_entries(body.get("env"), attempt.candidate.env, env_path)
+    common, own = _given_environment(body.get("env"), index, attempt, env_path)
     env = environments.merged_environment(
         own,
         common={**_usual_environment(layout, index, resources, attempt), **common},
@@ -135,6 +140,22 @@ def finished_pool(layout: PoolLayout, index: int, attempt: Attempt) -> FinishedP
         packed=env.packed,
         resources=resources,
     )
+
+
+def _given_environment(
+    drafted: object, index: int, attempt: Attempt, path: str
+) -> tuple[dict[str, str], list[environments.Entry]]:
+    """What the user set: for every pool, and for this one, of which a replica can begin with all.
+
+    Raises:
+        PlanError: It is no env, or a replica cannot.
+    """
+    common, own = environments.split_entries(drafted, attempt.candidate.env, path)
+    if index < COUNTED_POOLS:
+        check_replica_environment(common, "env", gang=attempt.is_gang)
+        written = {entry["name"]: entry["value"] for entry in own if entry["value"] is not None}
+        check_replica_environment(written, path, gang=attempt.is_gang, expands=True)
+    return common, own
 
 
 def _machine(

@@ -6,19 +6,24 @@ in any of this. The bootstrap and `prefect_vertex.replica` read it.
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.pools import PoolLayout
 from prefect_vertex.planning.sizing import MIB, THREAD_VARIABLES, ResourcePlan
 from prefect_vertex.planning.spec import Candidate
-from prefect_vertex.planning.spelling import shown
+from prefect_vertex.planning.spelling import numeral, shown
 
 COUNTED_POOLS = 2
 
 _EXECUTE = ("flow-run", "execute")
-_RANK = "PREFECT_VERTEX_RANK"
+# Each says by itself, or with another of them, which replica a process is.
+_PLACES = ("PREFECT_VERTEX_RANK", "PREFECT_VERTEX_WORLD_SIZE", "CLUSTER_SPEC")
+_NUMBERS = ("PREFECT_VERTEX_SLOTS", "PREFECT_VERTEX_SLOT_CORES", "PREFECT_VERTEX_SLOT_MEMORY_MB")
+_HEARTBEAT = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
+_HEARTBEAT_BOUNDS = (1.0, 10.0)
 
 
 def is_gang(pools: Sequence[PoolLayout]) -> bool:
@@ -29,29 +34,69 @@ def is_gang(pools: Sequence[PoolLayout]) -> bool:
 
 
 def gang_environment(candidate: Candidate, pools: Sequence[PoolLayout]) -> dict[str, str]:
-    """What counted replicas read that users cannot override.
-
-    Raises:
-        PlanError: All replicas would have the same rank.
-    """
+    """What counted replicas read that users cannot override."""
     environment: dict[str, str] = {}
     if candidate.staging_folder:
         environment["PREFECT_VERTEX_STAGING"] = candidate.staging_folder
     if not is_gang(pools):
         return environment
-    if candidate.env.get(_RANK):
-        raise PlanError(
-            f"env sets {_RANK} to {shown(candidate.env[_RANK])}, which every replica would have "
-            "for its rank.",
-            variable="env",
-            hint="Leave it out: each replica learns its rank from Vertex AI.",
-        )
     environment["PREFECT_VERTEX_REPLICAS"] = candidate.replicas
     if candidate.gang_start:
         environment["PREFECT_VERTEX_GANG"] = "1"
         if candidate.gang_seconds is not None:
             environment["PREFECT_VERTEX_GANG_SECONDS"] = _decimal(candidate.gang_seconds)
     return environment
+
+
+def check_replica_environment(
+    given: Mapping[str, str], path: str, *, gang: bool, expands: bool = False
+) -> None:
+    """Refuse values of the user's that no replica could begin with.
+
+    Args:
+        given: A counted pool's variables.
+        path: Where they stand, for messages.
+        gang: Whether there are several counted replicas, of which each has its own place.
+        expands: Whether a value may refer to other variables, so that nobody knows it here.
+
+    Raises:
+        PlanError: One of them.
+    """
+    judged = {
+        name: value
+        for name, value in given.items()
+        if value.strip() and not (expands and "$(" in value)
+    }
+    for name in _PLACES if gang else ():
+        if given.get(name):
+            raise PlanError(
+                f"{path} sets {name} to {shown(given[name])}, which would be the same for several "
+                "replicas.",
+                variable="env",
+                hint="Leave it out: each replica learns its place from Vertex AI.",
+            )
+    for name in _NUMBERS:
+        if name in judged and not numeral(judged[name]):
+            raise PlanError(
+                f"{path} sets {name} to {shown(judged[name])}, expected a number of 1 or more.",
+                variable="env",
+                hint="Leave it out for what the machine has room for.",
+            )
+    least, most = _HEARTBEAT_BOUNDS
+    if _HEARTBEAT in judged and not least <= _seconds(judged[_HEARTBEAT]) <= most:
+        raise PlanError(
+            f"{path} sets {_HEARTBEAT} to {shown(judged[_HEARTBEAT])}, expected seconds from "
+            f"{least:g} to {most:g}.",
+            variable="env",
+            hint=f"Leave it out for {most:g}.",
+        )
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def slot_environment(plan: ResourcePlan, *, pins: bool) -> dict[str, str]:

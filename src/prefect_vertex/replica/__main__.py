@@ -65,10 +65,12 @@ def _lead(member: Membership) -> int:
     from prefect_vertex.replica.progress import ProgressBoard
 
     setup_logging()
-    heartbeat = Heartbeat(member, after_beat=ProgressBoard(member))
+    heartbeat = Heartbeat(member)
     heartbeat.start()
+    board = ProgressBoard(member)
+    board.start()
     try:
-        return anyio.run(lead, member, heartbeat)
+        return anyio.run(lead, member, heartbeat, board)
     except httpx.HTTPError as error:
         return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {error}")
     finally:

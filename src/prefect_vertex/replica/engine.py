@@ -16,7 +16,7 @@ from typing import Any
 from prefect_vertex.replica.ending import Followers
 from prefect_vertex.replica.membership import RUN_ID, Membership
 from prefect_vertex.replica.seams import run_engine
-from prefect_vertex.replica.view import start_over
+from prefect_vertex.replica.view import end_meeting, start_over
 
 
 class Ceremony:
@@ -35,20 +35,25 @@ class Ceremony:
         return run is not None and str(run.id) == os.environ.get(RUN_ID)
 
     def begin(self) -> None:
-        """Count anew; a leader's retry fails at once where a follower has failed for good."""
+        """Count anew; a leader's retry fails at once where a follower has failed for good.
+
+        From here on this process is the one that meets the other replicas.
+        """
         start_over()
         self._calls += 1
         if self._leads and self._calls > 1:
             Followers(self._member).check()
 
     def end(self) -> None:
-        """Wait for the followers' runs."""
+        """Wait for the followers' runs, of which none need wait for this one any more."""
         if self._leads:
+            end_meeting()
             Followers(self._member).wait()
 
     async def end_async(self) -> None:
         """Wait for them without holding up the event loop."""
         if self._leads:
+            await asyncio.to_thread(end_meeting)
             await Followers(self._member).wait_async()
 
     @property

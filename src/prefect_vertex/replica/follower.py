@@ -29,6 +29,9 @@ from prefect_vertex.replica.seams import (
 )
 
 WATCH_SECONDS = 5.0
+BEGIN_SECONDS = 300.0
+"""How long a replica tries to have a run of its own: with many, all ask the server at once, and one
+that gives up ends the work of all the others."""
 _WATCHES_PER_SECOND = 10
 _LOOKS_FOR_OWN = 3  # its own run is looked at less often: Prefect's observer watches it too
 _CANCEL_SECONDS = 60.0  # Prefect's own: 30 until the engine is killed, then hooks
@@ -45,11 +48,12 @@ async def follow(member: Membership) -> Leaving:
         What is to be written as the last word. Code 0 once Prefect knows how the run ended, also
         when it failed: the leader names it, whereas a non-zero exit would end the whole job.
     """
-    crew = Crew(member)
-    leader = await _ask(crew.leader)
+    beginning = Crew(member, patience_seconds=BEGIN_SECONDS)
+    leader = await _ask(beginning.leader)
     if leader is None or _has_ended(leader):
         return Leaving(code=0, why="the leader's run had ended before this replica began")
-    run = await _ask(crew.follower_run, leader)
+    run = await _ask(beginning.follower_run, leader)
+    crew = Crew(member)
     if not is_final(run):
         os.environ.update({LEADER_RUN_ID: str(leader.id), RUN_ID: str(run.id)})
         await _Execution(member, crew, run).run()

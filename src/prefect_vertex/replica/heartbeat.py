@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.meeting import Meeting
@@ -23,25 +24,26 @@ Progress = tuple[float, float]
 class Heartbeat:
     """Writes a sign of life every few seconds, until told how the replica ended.
 
-    Without a staging bucket, or alone, it does nothing.
+    Without a staging bucket, or alone, it does nothing.  Its thread speaks to the bucket only:
+    whatever else it waited for could make the others take this replica for dead.
 
     Args:
         member: Whose.
-        after_beat: Called in the thread after each sign, with the meeting place.
     """
 
-    def __init__(
-        self, member: Membership, *, after_beat: Callable[[Meeting], None] | None = None
-    ) -> None:
+    def __init__(self, member: Membership) -> None:
         self._period = member.heartbeat_seconds
-        self._after_beat = after_beat
         self._stopped = threading.Event()
         self._in_trouble = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._meeting: Meeting | None = None
         if member.staging and member.world_size > 1:
             # Not longer than a few beats: a late sign is better than a queue of them.
-            self._meeting = Meeting(member, patience_seconds=2 * self._period)
+            self._meeting = Meeting(
+                member,
+                patience_seconds=2 * self._period,
+                call_seconds=max(self._period, _LONGEST_CALL_SECONDS),
+            )
 
     def start(self) -> None:
         """Give the first sign, and from now on without being asked.
@@ -59,23 +61,24 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join(timeout=2 * self._period + _LONGEST_CALL_SECONDS)
 
-    def leave(self, why: str) -> None:
-        """Say how this replica ended, as its last sign."""
+    def leave(self, why: str, *, for_good: bool = True) -> None:
+        """Say how this replica ended, as its last sign; not `for_good`: another may take over."""
         self.stop()
-        self._say(left=why)
+        if for_good:
+            self._say(left=why)
+        else:
+            self._say(ended_because=why)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._period):
             self._say()
 
-    def _say(self, left: str | None = None) -> None:
+    def _say(self, *, left: str | None = None, ended_because: str = "") -> None:
         if self._meeting is None:
             return
-        done, total = read_progress()
         try:
-            self._meeting.say_alive(done=done, total=total, left=left)
-            if self._after_beat is not None:
-                self._after_beat(self._meeting)
+            done, total = read_progress()
+            self._meeting.say_alive(done=done, total=total, left=left, ended_because=ended_because)
         except ReplicaError as error:
             if not self._in_trouble:
                 _logger.warning("No sign of life could be given: %s", error)
@@ -85,6 +88,15 @@ class Heartbeat:
             _logger.exception("A sign of life failed; the next follows.")
         else:
             self._in_trouble = False
+
+
+def figures(done: Any, total: Any) -> Progress | None:
+    """Both as finite floats, whatever number they are (NumPy's too); None where one is not."""
+    try:
+        seen = float(done), float(total)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seen if all(map(math.isfinite, seen)) else None
 
 
 def write_progress(done: float, total: float) -> bool:
@@ -102,7 +114,8 @@ def read_progress() -> Progress:
     """The progress that was left last; zeros where there is none."""
     path = os.environ.get(PROGRESS_FILE)
     try:
-        done, total = json.loads(Path(path).read_text(encoding="utf-8")) if path else (0, 0)
-    except FileNotFoundError:
+        said = json.loads(Path(path).read_text(encoding="utf-8")) if path else (0, 0)
+        return figures(*said) or (0, 0)
+    except (OSError, ValueError, TypeError):
+        # Nothing was told yet, or something else has written there: no reason to fall silent.
         return (0, 0)
-    return (done, total)

@@ -22,13 +22,14 @@ from prefect_vertex.replica.crew import Crew, is_final
 from prefect_vertex.replica.heartbeat import Heartbeat
 from prefect_vertex.replica.meeting import Meeting, SignOfLife
 from prefect_vertex.replica.membership import LEADER_RUN_ID, RUN_ID, Membership
+from prefect_vertex.replica.progress import ProgressBoard
 from prefect_vertex.replica.seams import execute_as_prefect_does
 
 _POLL_SECONDS = 1.0
 _logger = logging.getLogger(__name__)
 
 
-async def lead(member: Membership, heartbeat: Heartbeat) -> int:
+async def lead(member: Membership, heartbeat: Heartbeat, board: ProgressBoard) -> int:
     """Execute the leader's run and see the others off; the code of `prefect flow-run execute`."""
     crew = Crew(member)
     # Prefect does not repeat its first request; this one is repeated for a minute.
@@ -38,13 +39,13 @@ async def lead(member: Membership, heartbeat: Heartbeat) -> int:
     # Prefect's handler for it is of no use any more: from here on SIGTERM just ends the process.
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     try:
-        await anyio.to_thread.run_sync(_see_off, member, crew, heartbeat)
+        await anyio.to_thread.run_sync(_see_off, member, crew, heartbeat, board)
     except httpx.HTTPError as error:
         _logger.warning("Could not wait for the other replicas: %s", error)
     return code
 
 
-def _see_off(member: Membership, crew: Crew, heartbeat: Heartbeat) -> None:
+def _see_off(member: Membership, crew: Crew, heartbeat: Heartbeat, board: ProgressBoard) -> None:
     run = crew.leader()
     # Rescheduled or suspended: this machine is being taken away, there is no time to wait.
     if run is None or is_final(run):
@@ -52,6 +53,7 @@ def _see_off(member: Membership, crew: Crew, heartbeat: Heartbeat) -> None:
         departure.wait()
         # One last sign, so that the progress artifact shows all that was done.
         heartbeat.leave("its flow run has ended")
+        board.finish()
         departure.settle()
 
 

@@ -1,7 +1,8 @@
 """Where the replicas of one attempt meet: heartbeats, barriers and gathered values in a bucket.
 
 Below `<staging>/replicas/<leader's run>/a<attempt>/`, so that nothing of an earlier attempt is ever
-seen: `alive/<rank>` is written again and again, `barrier/…` and `gather/…` once.
+seen: `alive/<rank>` is written again and again, `barrier/…` and `gather/…` once.  `at/…` says who
+waits where (`posts`).
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.membership import Membership
+from prefect_vertex.replica.posts import Posts, describe, ended, names, standstill
+from prefect_vertex.replica.seams import runs_around
 from prefect_vertex.replica.store import Entry, Folder
+from prefect_vertex.replica.visits import Visits
 
 _logger = logging.getLogger(__name__)
 
 FOLDER = "replicas"
 _NOTE = "heartbeat"
+_PLACES = ("barrier/", "gather/")
 _FIRST_POLL_SECONDS = 0.2
 _LONGEST_POLL_SECONDS = 2.0
+_BEATS_TO_REMIND = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,7 @@ class SignOfLife:
 
     Attributes:
         has_left: Its flow has ended, and it will come to no further barrier.
-        why: How it ended; empty while it runs.
+        why: How it, or the process that gave the signs, ended; empty while it runs.
         done, total: Its progress; `total` 0 where it has told none.
         silent_seconds: By the store's clock: since its last sign, at the newest sign of all.
     """
@@ -45,17 +50,20 @@ class SignOfLife:
 
 
 class Meeting:
-    """The meeting place, as one replica sees it. Blocking; for one thread at a time.
+    """The meeting place, as one replica sees it. Blocking; for any threads.
 
     Args:
         member: Who this is.
         patience_seconds: How long a call to the bucket that fails for a passing reason is repeated.
+        call_seconds: How long one call may be without an answer.
 
     Raises:
         ReplicaError: There is no staging bucket, or no flow run.
     """
 
-    def __init__(self, member: Membership, *, patience_seconds: float = 60.0) -> None:
+    def __init__(
+        self, member: Membership, *, patience_seconds: float = 60.0, call_seconds: float = 60.0
+    ) -> None:
         if not member.staging:
             raise ReplicaError(
                 f"{str(member).capitalize()} cannot meet the others: there is no staging bucket.",
@@ -70,44 +78,67 @@ class Meeting:
         self._folder = Folder(
             f"{member.staging}/{FOLDER}/{member.leader_id}/a{member.attempt}",
             patience_seconds=patience_seconds,
+            call_seconds=call_seconds,
         )
-        self._visits: Counter[str] = Counter()
+        self._visits = Visits()
+        self._visited: set[str] = set()
+        self._posts = Posts(self._folder, member.rank)
 
     def start_over(self) -> None:
         """Begin counting visits anew: a flow that is retried gets the same answers again."""
-        self._visits.clear()
+        self._visits.start_over()
+        self._posts.start_over()
+
+    def end(self) -> None:
+        """Say that this replica comes to no further barrier, though it has not left yet."""
+        self._posts.end()
 
     def barrier(self, name: str) -> None:
         """Wait until every replica has come to the same visit of this barrier.
 
         Raises:
-            ReplicaError: One has gone silent, or has left without coming.
+            ReplicaError: One has gone silent, or has left without coming; or every replica waits
+                for others, at different places.
         """
-        place = self._next_visit("barrier", name)
+        place, what = self._next_visit("barrier", name)
         self._folder.put_once(f"{place}/{self._member.rank}", b"")
-        self._wait_for_all(place, f"barrier {name!r}")
+        self._wait_for_all(place, what)
 
     def gather(self, value: Any, name: str) -> list[Any] | None:
         """Leave a value for the leader; on the leader, wait for all and return them by rank."""
         import cloudpickle
 
-        place = self._next_visit("gather", name)
+        place, what = self._next_visit("gather", name)
         self._folder.put_once(f"{place}/{self._member.rank}", cloudpickle.dumps(value))
         if not self._member.is_leader:
             return None
-        self._wait_for_all(place, f"gather {name!r}")
+        self._wait_for_all(place, what)
         # Also one's own: a retry returns what was said the first time.
         return [
             cloudpickle.loads(self._folder.get(f"{place}/{rank}"))
             for rank in range(self._member.world_size)
         ]
 
-    def say_alive(self, *, done: float = 0, total: float = 0, left: str | None = None) -> None:
-        """Give a sign of life; `left` says how this replica ended."""
+    def say_alive(
+        self,
+        *,
+        done: float = 0,
+        total: float = 0,
+        left: str | None = None,
+        ended_because: str = "",
+    ) -> None:
+        """Give a sign of life.
+
+        Args:
+            done: Its progress.
+            total: Its work; 0 where it has told none.
+            left: How this replica ended; None while it runs.
+            ended_because: How the process ended that gave the signs, where another may go on.
+        """
         said = json.dumps(
             {
                 "state": "running" if left is None else "left",
-                "why": (left or "")[:2000],
+                "why": (left or ended_because)[:2000],
                 "progress": [done, total],
             }
         )
@@ -141,20 +172,83 @@ class Meeting:
         member = self._member
         Folder(f"{member.staging}/{FOLDER}/{member.leader_id}").clear()
 
-    def _next_visit(self, kind: str, name: str) -> str:
+    def clear_if_unused(self) -> bool:
+        """The same where nobody needs it any more; whether that is so. It may run at exit.
+
+        Nobody does once all others have left, unless something is left at a place that this
+        process has never been to: another of this replica may come for it.
+        """
+        signs = self.signs_of_life()
+        everything = self._folder.entries("")
+        others = set(range(self._member.world_size)) - {self._member.rank}
+        have_left = all(rank in signs and signs[rank].has_left for rank in others)
+        if not have_left and everything.keys() - {f"alive/{self._member.rank}"}:
+            return False
+        places = {name.rpartition("/")[0] for name in everything if name.startswith(_PLACES)}
+        if places - self._visited:
+            return False
+        self.clear()
+        return True
+
+    def _next_visit(self, kind: str, name: str) -> tuple[str, str]:
+        """The folder of the next visit, and what people call it."""
         if not name:
             raise ValueError(f"A {kind} needs a name.")
         place = f"{kind}/{quote(name, safe='')}"
-        visit = self._visits[place]
-        self._visits[place] += 1
-        return f"{place}/{visit}"
+        visit = self._visits.next(place, runs_around())
+        self._visited.add(f"{place}/{visit}")
+        return f"{place}/{visit}", f"{kind} {name!r}" + (f", visit {visit + 1}" if visit else "")
 
     def _wait_for_all(self, place: str, what: str) -> None:
+        beat = self._member.heartbeat_seconds
         pause = _FIRST_POLL_SECONDS
-        while missing := self._missing(place):
-            self._check_alive(missing, place, what)
-            time.sleep(pause)
-            pause = min(pause * 1.3, _LONGEST_POLL_SECONDS)
+        begun = time.monotonic()
+        look_at, remind_at = begun + beat / 2, begun + _BEATS_TO_REMIND * beat
+        has_post = False
+        try:
+            while missing := self._missing(place):
+                self._check_alive(missing, place, what)
+                now = time.monotonic()
+                if now >= look_at:
+                    if not has_post:
+                        self._posts.take(place, what)
+                        has_post = True
+                    self._check_order(missing, place, what)
+                    look_at = now + beat
+                if now >= remind_at:
+                    self._remind(missing, what, now - begun)
+                    remind_at = now + _BEATS_TO_REMIND * beat
+                time.sleep(pause)
+                pause = min(pause * 1.3, _LONGEST_POLL_SECONDS)
+        finally:
+            if has_post:
+                self._posts.leave()
+
+    def _check_order(self, missing: set[int], place: str, what: str) -> None:
+        gone = missing & ended(self._posts.read()) & self._missing(place)
+        if gone:
+            raise ReplicaError(
+                f"The flow function of {names(gone)} of {self._member.world_size} has ended without"
+                f" coming to {what}."
+            )
+        stands = standstill(self._posts.read, self._missing, self._member.world_size)
+        if stands:
+            raise ReplicaError(
+                f"No replica can go on: {stands}.",
+                hint="Let all replicas come to the same barriers and gathers in the same order.",
+            )
+
+    def _remind(self, missing: set[int], what: str, seconds: float) -> None:
+        posts = [post for post in self._posts.read() if post.rank in missing]
+        where = describe(posts)
+        _logger.warning(
+            "Replica %d has waited at %s for %.0f s: %s not there%s.",
+            self._member.rank,
+            what,
+            seconds,
+            f"{names(missing)} {'is' if len(missing) == 1 else 'are'}",
+            f" ({where})" if where else "",
+        )
 
     def _missing(self, place: str) -> set[int]:
         come = {int(name) for name in self._folder.entries(f"{place}/")}
@@ -167,7 +261,7 @@ class Meeting:
             if self.is_silent(sign):
                 raise ReplicaError(
                     f"Replica {rank} of {self._member.world_size} did not come to {what}:"
-                    f" no sign of life for {sign.silent_seconds:.0f} s."
+                    f" no sign of life for {sign.silent_seconds:.0f} s{_after(sign)}."
                 )
             # It may have come and left between our two looks.
             if sign.has_left and rank in self._missing(place):
@@ -175,6 +269,10 @@ class Meeting:
                     f"Replica {rank} of {self._member.world_size} left without coming to"
                     f" {what}: {sign.why}"
                 )
+
+
+def _after(sign: SignOfLife) -> str:
+    return f", since {sign.why}" if sign.why else ""
 
 
 def _sign(entry: Entry, silent_seconds: float) -> SignOfLife:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from prefect_vertex.errors import SetupError
 from prefect_vertex.replica.topology import read_place
 
 RUN_ID = "PREFECT__FLOW_RUN_ID"
@@ -19,7 +21,10 @@ LEADER_RUN_ID = "PREFECT_VERTEX_LEADER_RUN_ID"
 PROGRESS_FILE = "PREFECT_VERTEX_PROGRESS_FILE"
 
 _DEFAULT_HEARTBEAT_SECONDS = 10.0
+# The bucket limits writes to one object; and a death has to be noticed within a minute.
+_HEARTBEAT_BOUNDS = (1.0, 10.0)
 _MISSED_BEATS = 4.5
+_LONGEST_NUMBER = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +49,19 @@ class Membership:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Read it from the variables that worker, bootstrap and launcher set."""
+        """Read it from the variables that worker, bootstrap and launcher set.
+
+        Raises:
+            SetupError: One of them cannot be read.
+        """
         place = read_place(environment)
         return cls(
             rank=place.rank,
             world_size=place.world_size,
             leader_id=environment.get(LEADER_RUN_ID) or environment.get(RUN_ID) or "",
-            attempt=int(environment.get(ATTEMPT) or 1),
+            attempt=_attempt(environment.get(ATTEMPT, "")),
             staging=environment.get(STAGING, "").rstrip("/"),
-            heartbeat_seconds=float(
-                environment.get(HEARTBEAT_SECONDS) or _DEFAULT_HEARTBEAT_SECONDS
-            ),
+            heartbeat_seconds=_heartbeat_seconds(environment.get(HEARTBEAT_SECONDS, "")),
         )
 
     @property
@@ -69,3 +76,24 @@ class Membership:
 
     def __str__(self) -> str:
         return f"replica {self.rank} of {self.world_size}"
+
+
+def _attempt(text: str) -> int:
+    text = text.strip() or "1"
+    if not (text.isascii() and text.isdecimal() and text.strip("0")) or len(text) > _LONGEST_NUMBER:
+        raise SetupError(f"{ATTEMPT} is {text[:40]!r}, expected a number of 1 or more.")
+    return int(text)
+
+
+def _heartbeat_seconds(text: str) -> float:
+    least, most = _HEARTBEAT_BOUNDS
+    try:
+        seconds = float(text.strip() or _DEFAULT_HEARTBEAT_SECONDS)
+    except ValueError:
+        seconds = math.nan
+    if not least <= seconds <= most:
+        raise SetupError(
+            f"{HEARTBEAT_SECONDS} is {text[:40]!r}, expected seconds from {least:g} to {most:g}.",
+            hint=f"Leave it out for {_DEFAULT_HEARTBEAT_SECONDS:g}.",
+        )
+    return seconds

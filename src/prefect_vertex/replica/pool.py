@@ -9,56 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import signal
-import subprocess
-import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prefect_vertex.planning.sizing import THREAD_VARIABLES, WorkProfile
-from prefect_vertex.replica import pool_process
 from prefect_vertex.replica.pickling import dumps_for
 from prefect_vertex.replica.slots import DEVICES, LocalSlots, local_slots, visible_devices
+from prefect_vertex.replica.unit import UnitProcess, UnitResult
+
+__all__ = ["UnitResult", "child_environments", "map_slots", "measured_profile"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _END_SECONDS = 10
-_OUT_OF_MEMORY = " (if nobody did that, it was out of memory)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitResult(Generic[R]):
-    """What became of one unit of work.
-
-    Attributes:
-        index: Its place among the items, from 0.
-        value: What the function returned; None if it failed.
-        error: Why it failed, in one line; empty if it did not.
-        traceback: Where, if the function raised.
-        seconds: How long it took; 0 for one whose process ended.
-        cpu_seconds: What of that its process computed, over all cores.
-        peak_memory_bytes: The most memory that its process had held by then.
-    """
-
-    index: int
-    value: R | None = None
-    error: str = ""
-    traceback: str = ""
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Whether it has a value."""
-        return not self.error
+# A dead process closes its connection, unless something that it started holds it open.
+_LOOK_SECONDS = 0.5
 
 
 def map_slots(
@@ -67,6 +37,7 @@ def map_slots(
     *,
     weight: Callable[[T], float] | None = None,
     slots: int | None = None,
+    profile: WorkProfile | None = None,
     on_result: Callable[[UnitResult[R]], object] | None = None,
 ) -> list[UnitResult[R]]:
     """Run a function over items, one unit each, in processes of their own; wait for all.
@@ -85,6 +56,8 @@ def map_slots(
         weight: How heavy an item is, in any unit: the heaviest begin first, so that none of them
             is left for the end. None: in the order given.
         slots: Processes at once; None: as many as `current().slots`.
+        profile: What a unit was measured to need, from `measured_profile`: slots and their threads
+            are then planned by it, as `current().slots_for` does.
         on_result: Called here with each result as it comes, for progress and for saving it.
 
     Returns:
@@ -101,17 +74,18 @@ def map_slots(
     if weight is not None:
         order.sort(key=lambda index: -weight(units[index]))
     work = _Work(function, units, order, dumps_for(function), on_result)
-    environments = child_environments(os.environ, local_slots(), slots)
+    environments = child_environments(os.environ, local_slots(profile=profile), slots)
     with contextlib.ExitStack() as stack:
         processes = [
-            stack.enter_context(_Process(environment, work.function))
+            stack.enter_context(UnitProcess(environment, work.function))
             for environment in environments[: len(units)]
         ]
         work.run(processes)
         for process in processes:
             process.say_end()
+        deadline = time.monotonic() + _END_SECONDS
         for process in processes:
-            process.wait(_END_SECONDS)
+            process.wait(max(0.0, deadline - time.monotonic()))
     return [work.results[index] for index in range(len(units))]
 
 
@@ -177,9 +151,9 @@ class _Work(Generic[T, R]):
         self._dumps = dumps
         self._on_result = on_result
 
-    def run(self, processes: list[_Process]) -> None:
+    def run(self, processes: list[UnitProcess]) -> None:
         """Give out the units until each has its result."""
-        busy: dict[Any, tuple[_Process, int]] = {}
+        busy: dict[Any, tuple[UnitProcess, int]] = {}
         idle = list(processes)
         while True:
             while idle and self._waiting:
@@ -189,8 +163,11 @@ class _Work(Generic[T, R]):
                     busy[process.send(message)] = process, index
             if not busy:
                 return
-            for ready in wait(list(busy)):
-                process, index = busy.pop(ready)
+            ready = wait(list(busy), _LOOK_SECONDS) or [
+                connection for connection, (process, _) in busy.items() if process.is_dead
+            ]
+            for connection in ready:
+                process, index = busy.pop(connection)
                 self._record(process.result(index))
                 idle.append(process)
 
@@ -207,100 +184,3 @@ class _Work(Generic[T, R]):
         self.results[result.index] = result
         if self._on_result is not None:
             self._on_result(result)
-
-
-class _Process:
-    """One slot: a process, and the next one if it dies."""
-
-    def __init__(self, environment: Mapping[str, str], function: bytes) -> None:
-        self._environment = environment
-        self._function = function
-        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
-
-    def __enter__(self) -> Self:
-        """It is started with its first unit."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it at once, with all that it has started."""
-        if self._running is None:
-            return
-        child, connection = self._running
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        connection.close()
-        self._running = None
-
-    def send(self, message: bytes) -> Connection:
-        """Hand over a unit; what comes of it is announced on the connection."""
-        connection = self._running[1] if self._running else self._start()
-        with contextlib.suppress(OSError):  # it is dead, as `result` will find
-            connection.send_bytes(message)
-        return connection
-
-    def result(self, index: int) -> UnitResult[Any]:
-        """What became of the unit that was handed over."""
-        if self._running is None:
-            raise RuntimeError("no unit was handed over")
-        try:
-            answer = self._running[1].recv_bytes()
-        except (EOFError, OSError):
-            return UnitResult(index=index, error=self._death())
-        try:
-            value, error, trace, seconds, cpu_seconds, peak = pickle.loads(answer)  # noqa: S301 - our own process's words
-        except Exception as failure:  # noqa: BLE001 - unpickling runs the value's own code
-            told = f"{type(failure).__name__}: {failure}"
-            return UnitResult(index=index, error=f"its result cannot be unpickled: {told}")
-        return UnitResult(
-            index=index,
-            value=value,
-            error=error,
-            traceback=trace,
-            seconds=seconds,
-            cpu_seconds=cpu_seconds,
-            peak_memory_bytes=peak,
-        )
-
-    def say_end(self) -> None:
-        """Tell it that there is no more to do."""
-        if self._running is not None:
-            with contextlib.suppress(OSError):
-                self._running[1].send_bytes(b"")
-
-    def wait(self, seconds: float) -> int | None:
-        """Its exit code, negative for a signal; None if it does not end in that time."""
-        if self._running is None:
-            return None
-        try:
-            return self._running[0].wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def _start(self) -> Connection:
-        connection, theirs = Pipe()
-        with theirs:
-            # A session of its own: signals to this process's group are this process's to answer.
-            child = subprocess.Popen(
-                [sys.executable, "-P", pool_process.__file__, str(theirs.fileno())],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self._running = child, connection
-        with contextlib.suppress(OSError):
-            connection.send_bytes(pickle.dumps((sys.path, sys.argv)))
-            connection.send_bytes(self._function)
-        return connection
-
-    def _death(self) -> str:
-        """How the process ended, which the next unit will replace."""
-        code = self.wait(_END_SECONDS)
-        self.__exit__()
-        if code is None:
-            return "its process closed its connection"
-        if code >= 0:
-            return f"its process ended with exit code {code}"
-        reason = _OUT_OF_MEMORY if code == -signal.SIGKILL else ""
-        return f"its process was ended by {signal.Signals(-code).name}{reason}"

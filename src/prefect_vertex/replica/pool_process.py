@@ -28,6 +28,10 @@ _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 def main(descriptor: int) -> None:
     """Serve the parent at the other end of a connection until it says to end, or is gone."""
     connection = Connection(descriptor)
+    # Whatever a unit starts must not hold the connection open once this process is dead, and a
+    # child that leaves the unit by its return must not answer for it.
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - the only way to say it
+    os.register_at_fork(after_in_child=connection.close)
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, messages), daemon=True).start()
     sys.path[:], sys.argv[:] = pickle.loads(messages.get())  # noqa: S301 - the parent's own words

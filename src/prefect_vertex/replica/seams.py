@@ -6,19 +6,17 @@ there stays Prefect's; a follower uses the same executor without the command aro
 command refuses a run without a deployment and would reschedule it.  Between either of them and the
 engine stands Prefect's workspace supervisor, in which two functions are exchanged: where the
 deployment comes from (for a follower from the leader's run), and the engine's command (ours, which
-wraps the flow's function).
+wraps the flow's function).  The runs around a call are found by what Prefect's contexts remember.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-import anyio.abc
 
 SUPERVISOR = "prefect_vertex.replica.supervisor"
 ENGINE = "prefect_vertex.replica.engine"
@@ -66,6 +64,7 @@ def bootstrap_path() -> str:
 
 def replica_starter() -> type[Any]:
     """Prefect's workspace starter, but with our supervisor in between."""
+    import anyio.abc
     from prefect.runner._process_manager import ProcessHandle
     from prefect.runner._starter_engine import EngineCommandStarter
     from prefect.runner._workspace_runtime import WorkspaceSupervisorConfig, write_private_model
@@ -208,3 +207,32 @@ def run_engine(arguments: list[str], wrap: Callable[[Any], Any]) -> None:
     engine._load_flow_from_runtime_entrypoint = lambda entrypoint: wrap(load(entrypoint))  # noqa: SLF001 - the seam
     sys.argv = arguments
     runpy.run_path(arguments[0], run_name="__main__")
+
+
+def runs_around() -> list[tuple[str, int]]:
+    """The flow and task runs that the caller is in, innermost first: id and number of the try.
+
+    Empty outside of runs, and where Prefect is not loaded at all.
+    """
+    context = sys.modules.get("prefect.context")
+    if context is None:
+        return []
+    tasks = [each.task_run for each in _entered(context.TaskRunContext)]
+    flows = [each.flow_run for each in _entered(context.FlowRunContext) if each.flow_run]
+    around: list[Any] = []
+    for flow_run in flows:
+        around += [task for task in tasks if task.flow_run_id == flow_run.id]
+        around.append(flow_run)
+    around = around or tasks  # a task outside of any flow
+    # Prefect enters a task run's context more than once.
+    return list({str(run.id): (str(run.id), run.run_count) for run in around}.values())
+
+
+def _entered(kind: Any) -> Iterator[Any]:
+    """The contexts of a kind that are entered, the innermost first."""
+    context = kind.get()
+    while context is not None:
+        yield context
+        token = context._token  # noqa: SLF001 - the seam
+        outer = token.old_value if token is not None else None
+        context = outer if isinstance(outer, kind) else None

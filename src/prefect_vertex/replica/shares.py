@@ -5,8 +5,12 @@ Every replica computes its own share from the same items, and asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Reversible
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
+
+from prefect_vertex.planning.spelling import shown
 
 T = TypeVar("T")
 
@@ -32,9 +36,13 @@ def shard(
 
     Raises:
         ValueError: There is no such rank.
-        TypeError: Two items cannot be compared.
+        TypeError: Two items cannot be compared, or those of a set are only partly in order: the
+            order of a set differs from process to process.
     """
     _check(rank, world_size)
+    if _is_unordered(items):
+        items = list(items)
+        _check_order(items, key)
     ordered: list[T] = sorted(items, key=key)  # type: ignore[type-var,arg-type] # says so itself
     n = len(ordered)
     return ordered[n * rank // world_size : n * (rank + 1) // world_size]
@@ -55,7 +63,7 @@ def assign(items: Iterable[T], rank: int, world_size: int) -> list[T]:
         TypeError: The items are a set, whose order differs from process to process.
     """
     _check(rank, world_size)
-    if isinstance(items, set | frozenset):
+    if _is_unordered(items):
         raise TypeError("a set has another order in every process: assign a list, or use shard")
     return list(items)[rank::world_size]
 
@@ -74,6 +82,24 @@ def effective_worker_count(requested: int, units: int, *, one_each: bool = False
     if units < 0:
         raise ValueError(f"units is {units}, expected 0 or more")
     return max(1, units if one_each else min(requested, units))
+
+
+def _is_unordered(items: Iterable[Any]) -> bool:
+    """Whether it is a set; a mapping's views, and sets that keep an order, can be reversed."""
+    return isinstance(items, AbstractSet) and not isinstance(items, Reversible)
+
+
+def _check_order(items: list[Any], key: Callable[[Any], Any] | None) -> None:
+    """Refuse a set's items that a sort leaves in the order in which they came."""
+    places = items if key is None else [key(item) for item in items]
+    ordered = sorted(places)
+    for lower, upper in itertools.pairwise(ordered):
+        if not lower < upper:
+            told = "have equal keys" if lower == upper else "are not in any order"
+            raise TypeError(
+                f"two items of a set {told} ({shown(lower)}, {shown(upper)}), and a set has "
+                "another order in every process: shard a list, or give a key that tells them apart"
+            )
 
 
 def _check(rank: int, world_size: int) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from prefect_vertex.errors import SetupError
 from prefect_vertex.planning.shapes import Shape
 from prefect_vertex.planning.sizing import CORES_KEPT_BACK, MIB, WorkProfile, plan_slots
+from prefect_vertex.planning.spelling import numeral, shown
 
 SLOTS = "PREFECT_VERTEX_SLOTS"
 SLOT_CORES = "PREFECT_VERTEX_SLOT_CORES"
@@ -109,12 +110,13 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+    number = numeral(text)
+    if number is None or number < 1:
         raise SetupError(
-            f"{name} is {text!r}, expected a number of 1 or more.",
+            f"{name} is {shown(text)}, expected a number of 1 or more.",
             hint=f"Leave {name} out of env, or set it to a number.",
         )
-    return int(text)
+    return number
 
 
 # --- what the system says ------------------------------------------------------------------------

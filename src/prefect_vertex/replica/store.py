@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from prefect_vertex.errors import ReplicaError
 
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 _SCHEME = "gs://"
-_TIMEOUT = (10.0, 60.0)  # to connect; of silence
+_CONNECT_SECONDS = 10.0
+_CALL_SECONDS = 60.0
 _PATIENCE_SECONDS = 60.0
 _DELETERS = 8
 
@@ -40,14 +42,22 @@ class Folder:
     Args:
         location: `gs://bucket/path`.
         patience_seconds: How long a call that fails for a passing reason is repeated.
+        call_seconds: How long one call may be without an answer.
     """
 
-    def __init__(self, location: str, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        location: str,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
+        call_seconds: float = _CALL_SECONDS,
+    ) -> None:
         bucket, _, path = location.removeprefix(_SCHEME).partition("/")
         self.location = location
         self._bucket_name = bucket
         self._path = path.strip("/")
         self._patience_seconds = patience_seconds
+        self._timeout = (min(_CONNECT_SECONDS, call_seconds), call_seconds)
 
     def put_once(self, name: str, content: bytes) -> bool:
         """Create an object; False where it was there already, which leaves it as it is."""
@@ -56,7 +66,7 @@ class Folder:
         with self._translated("write", name):
             try:
                 self._blob(name).upload_from_string(
-                    content, if_generation_match=0, timeout=_TIMEOUT, retry=self._retry
+                    content, if_generation_match=0, timeout=self._timeout, retry=self._retry
                 )
             except exceptions.PreconditionFailed:
                 # Also where the answer to our own first request was lost.
@@ -68,12 +78,14 @@ class Folder:
         with self._translated("write", name):
             blob = self._blob(name)
             blob.metadata = dict(notes)
-            blob.upload_from_string(content, timeout=_TIMEOUT, retry=self._retry)
+            blob.upload_from_string(content, timeout=self._timeout, retry=self._retry)
 
     def get(self, name: str) -> bytes:
         """Read an object."""
         with self._translated("read", name):
-            content: bytes = self._blob(name).download_as_bytes(timeout=_TIMEOUT, retry=self._retry)
+            content: bytes = self._blob(name).download_as_bytes(
+                timeout=self._timeout, retry=self._retry
+            )
         return content
 
     def entries(self, prefix: str) -> dict[str, Entry]:
@@ -84,7 +96,7 @@ class Folder:
                 self._bucket_name,
                 prefix=start,
                 fields="items(name,updated,metadata),nextPageToken",
-                timeout=_TIMEOUT,
+                timeout=self._timeout,
                 retry=self._retry,
             )
             return {
@@ -97,10 +109,20 @@ class Folder:
     def clear(self) -> int:
         """Delete everything in the folder; how many objects there were. Safe to repeat."""
         names = list(self.entries(""))
-        with self._translated("delete", ""), ThreadPoolExecutor(_DELETERS) as deleters:
-            for _ in deleters.map(self._delete, names):
-                pass
+        with self._translated("delete", ""):
+            if not threading.main_thread().is_alive():
+                # At exit no thread can be begun any more.
+                for name in names:
+                    self._delete(name)
+            else:
+                with ThreadPoolExecutor(_DELETERS) as deleters:
+                    list(deleters.map(self._delete, names))
         return len(names)
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if it is there."""
+        with self._translated("delete", name):
+            self._delete(name)
 
     @cached_property
     def _client(self) -> Any:
@@ -122,7 +144,7 @@ class Folder:
         from google.api_core import exceptions
 
         with contextlib.suppress(exceptions.NotFound):
-            self._blob(name).delete(timeout=_TIMEOUT, retry=self._retry)
+            self._blob(name).delete(timeout=self._timeout, retry=self._retry)
 
     def _full(self, name: str) -> str:
         return f"{self._path}/{name}" if self._path else name

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefect_vertex.errors import SetupError
+from prefect_vertex.planning.spelling import numeral, shown
 
 RANK = "PREFECT_VERTEX_RANK"
 WORLD_SIZE = "PREFECT_VERTEX_WORLD_SIZE"
@@ -22,8 +23,8 @@ INDEX = "JOB_COMPLETION_INDEX"
 TOTALS = ("JOB_COMPLETION_TOTAL", "JOB_COMPLETION_COUNT", WORLD_SIZE)
 
 # Vertex AI names its pools by number, and in some jobs by role.
-PRIMARY = ("chief", "master", "workerpool0")
-WORKERS = ("worker", "workerpool1")
+# Where a job has several of one pool's names, each has its own ranks: none may occur twice.
+COUNTED = ("chief", "master", "workerpool0", "worker", "workerpool1")
 _SHOWN = 300
 
 
@@ -77,31 +78,46 @@ def _of_cluster(text: str | None) -> Place | None:
     try:
         spec = json.loads(text)
         counts = {str(pool): _count(hosts) for pool, hosts in spec["cluster"].items()}
-        pool, index = str(spec["task"]["type"]), int(spec["task"]["index"])
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        pool, index = str(spec["task"]["type"]), _index(spec["task"]["index"])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise _unreadable(text, repr(error)) from error
     # A single replica's pool has several names: there is no other that it could be.
     if sum(counts.values()) == 1 and counts.get(pool) == 1 and index == 0:
         return Place()
-    if pool not in PRIMARY + WORKERS:
+    if pool not in COUNTED:
         raise SetupError(
-            f"This replica is number {index} of {pool} in {CLUSTER_SPEC}: parameter servers and "
-            "evaluators share no work, and have no rank.",
+            f"This replica is number {shown(index)} of {_clipped(pool)} in {CLUSTER_SPEC}: "
+            "parameter servers and evaluators share no work, and have no rank.",
         )
     if not 0 <= index < counts.get(pool, 0):
         raise _unreadable(text, f"it has no number {index} of {pool}")
-    before = sum(counts.get(name, 0) for name in PRIMARY) if pool in WORKERS else 0
-    return Place(before + index, sum(counts.get(name, 0) for name in PRIMARY + WORKERS))
+    sizes = [counts.get(name, 0) for name in COUNTED]
+    return Place(sum(sizes[: COUNTED.index(pool)]) + index, sum(sizes))
 
 
 def _count(hosts: Any) -> int:
     if not isinstance(hosts, list):
-        raise TypeError(f"hosts are {hosts!r}, expected a list")
+        raise TypeError(f"hosts are {_clipped(repr(hosts))}, expected a list")
     return len(hosts)
 
 
+def _index(given: Any) -> int:
+    """A number, or the text of one; `int` reads 1.9 and true as 1 too."""
+    if type(given) is int:
+        return given
+    number = numeral(given) if isinstance(given, str) else None
+    if number is None:
+        raise TypeError(f"index is {shown(given)}, expected a number")
+    return number
+
+
 def _unreadable(text: str, why: str) -> SetupError:
-    return SetupError(f"{CLUSTER_SPEC} cannot be read ({why}): {text[:_SHOWN]}")
+    return SetupError(f"{CLUSTER_SPEC} cannot be read ({_clipped(why)}): {_clipped(text)}")
+
+
+def _clipped(text: str) -> str:
+    """As a message shows it: one line, not too long."""
+    return " ".join(text[:_SHOWN].split())
 
 
 def _of_indexed_job(environment: Mapping[str, str]) -> Place | None:
@@ -124,7 +140,8 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal()) or (name in TOTALS and int(text) < 1):
-        least = 1 if name in TOTALS else 0
-        raise SetupError(f"{name} is {text!r}, expected a number of {least} or more.")
-    return int(text)
+    number, least = numeral(text), 1 if name in TOTALS else 0
+    if number is None or number < least:
+        given = shown(text)
+        raise SetupError(f"{name} is {given}, expected a number of {least} or more.")
+    return number

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from prefect_vertex.delivery.bootstrap.basics import die, env
 
-PRIMARY = ("chief", "master", "workerpool0")
-WORKERS = ("worker", "workerpool1")
+# All names of the first two pools; where a job has several of one pool's, each has its own ranks.
+COUNTED = ("chief", "master", "workerpool0", "worker", "workerpool1")
 
 
 def writable(path: Path) -> bool:
@@ -57,14 +57,19 @@ def take_place() -> str:
         try:
             spec = json.loads(text)
             counts = {pool: len(hosts) for pool, hosts in spec["cluster"].items()}
-            pool, rank = spec["task"]["type"], int(spec["task"]["index"])
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            pool = spec["task"]["type"]
+            # By its text: 1.9 and true would be 1. An evaluator's pool need not be listed.
+            rank = range(counts.get(pool, 99)).index(int(str(spec["task"]["index"])))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, such as lists too deep
             die(78, f"CLUSTER_SPEC cannot be read ({error!r}): {text[:500]}")
         # A job with one replica has several spellings of its pool's name.
         if sum(counts.values()) > 1:
-            size = sum(counts.get(counted, 0) for counted in PRIMARY + WORKERS)
-            name = "" if pool in PRIMARY + WORKERS else f"{pool}-{rank}"
-            rank += pool in WORKERS
+            sizes = [counts.get(each, 0) for each in COUNTED]
+            size = sum(sizes)
+            if pool in COUNTED:
+                rank += sum(sizes[: COUNTED.index(pool)])
+            else:
+                name = f"{pool}-{rank}"
     given = env.get("PREFECT_VERTEX_RANK")
     if name and not given:
         return name

@@ -1,0 +1,30 @@
+"""The environment that says which replica of which attempt a process belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from prefect_vertex.errors import SetupError
+from prefect_vertex.replica.membership import ATTEMPT, HEARTBEAT_SECONDS, Membership
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf", "600", "0.5", "10.1", "1e400"])
+def test_seconds_between_heartbeats_that_would_not_do_are_named(text: str) -> None:
+    """Too seldom, and a death would not be noticed within a minute."""
+    with pytest.raises(SetupError, match=rf"{HEARTBEAT_SECONDS} is '{text}', expected .* 1 to 10"):
+        Membership.read({HEARTBEAT_SECONDS: text})
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "1.5", "²", "9" * 5000])
+def test_an_attempt_that_is_no_number_is_named(text: str) -> None:
+    with pytest.raises(SetupError, match=f"{ATTEMPT} is "):
+        Membership.read({ATTEMPT: text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 10), (" ", 10), ("1", 1), (" 2.5 ", 2.5)])
+def test_seconds_within_the_bounds_are_taken(text: str, seconds: float) -> None:
+    assert Membership.read({HEARTBEAT_SECONDS: text}).heartbeat_seconds == seconds
+
+
+def test_a_bare_environment_is_the_first_attempt_of_one_replica() -> None:
+    assert Membership.read({}) == Membership()
