@@ -74,6 +74,21 @@ HANGING = """
         me.barrier("ready")
 """
 
+PREEMPTED = """
+    import os, time
+    from prefect import flow
+    from prefect_vertex import replica
+
+    @flow(log_prints=True)
+    def main():
+        me, attempt = replica.current(), os.environ["PREFECT_VERTEX_ATTEMPT"]
+        me.barrier("begun")
+        if attempt == "1":
+            print("working")
+            time.sleep(600)
+        print("gathered", me.gather((attempt, me.rank), "parts"))
+"""
+
 COMMAND = """
     import os, subprocess, sys
     from prefect import flow
@@ -101,6 +116,10 @@ def _followers(installation: Installation, leader: FlowRun) -> list[FlowRun]:
         flow_run_filter=FlowRunFilter(parent_flow_run_id=parent)
     )
     return sorted(found, key=lambda run: run.name)
+
+
+def _attempt(follower: FlowRun) -> int:
+    return int(str(follower.labels["prefect-vertex.attempt"]))
 
 
 def _until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
@@ -240,6 +259,37 @@ def test_cancelling_the_leader_cancels_the_followers(
 
     assert _state(leader)[0] == "CANCELLED"
     assert _state(follower)[0] == "CANCELLED"
+
+
+@pytest.mark.linux
+def test_an_attempt_after_a_preemption_begins_with_all_replicas_and_an_empty_meeting_place(
+    installation: Installation, pool: str
+) -> None:
+    """What the first attempt left does not count, and no run of it stays without an end."""
+    deployment = installation.deploy(pool, "preempted", PREEMPTED, worker_count=2, **VARIABLES)
+    run = installation.start(deployment)
+    _until(lambda: _is_working(installation, run), "the follower's flow")
+    (launcher,) = [
+        process
+        for process in _processes(run, 0)
+        if process.cmdline()[-2:] == ["-m", "prefect_vertex.replica"]
+    ]
+    launcher.send_signal(signal.SIGTERM)
+    # Not by the run's end alone: it is no end that it was rescheduled.
+    _until(lambda: len(installation.jobs(run)) > 1, "the second job")
+    ended = installation.wait(run, seconds=PATIENCE)
+    first, second = (
+        installation.wait(each, seconds=PATIENCE)
+        for each in sorted(_followers(installation, run), key=_attempt)
+    )
+
+    assert _state(ended)[0] == "COMPLETED"
+    assert (_state(first)[0], _state(second)[0]) == ("CRASHED", "COMPLETED")
+    installation.logs_with(run, "gathered [('2', 0), ('2', 1)]")
+    _until(
+        lambda: not installation.stack.list_objects(BUCKET, f"replicas/{run.id}"),
+        "both attempts' meeting places to be cleaned up",
+    )
 
 
 def test_replicas_that_run_a_command_have_no_follower_runs_and_can_meet(

@@ -104,7 +104,7 @@ def test_without_a_launcher_a_replica_gives_its_own_signs_of_life(
 @pytest.mark.parametrize(
     ("done", "total"),
     [(None, 3), (math.nan, 3), (1, math.inf), ("many", 3), (10**400, 3), ([1], 3)],
-    ids=str,
+    ids=["None", "nan", "inf", "text", "too large", "list"],
 )
 def test_progress_that_is_no_number_is_left_out_with_one_warning(
     done: Any,
