@@ -30,7 +30,7 @@ DEFAULT_UNIVERSE = "googleapis.com"
 _NO_CREDENTIALS_HINT = (
     "Set GOOGLE_APPLICATION_CREDENTIALS to a key file, run `gcloud auth application-default login`,"
     " run the worker under a service account of Google Cloud, or give the pool a `credentials`"
-    " block. Emulators need none: export every variable that `prefect-vertex emulator start` prints."
+    " block. Emulators need none: export all variables that `prefect-vertex emulator start` prints."
 )
 
 
