@@ -62,6 +62,9 @@ def test_levels_are_those_of_python() -> None:
         ("[2026-11-01 12:00:00,123] WARNING in app: low", WARNING),
         ("E1101 12:00:00.123456 7 file.cc:12] boom", ERROR),
         ("W1101 12:00:00.123456 7 file.cc:12] low", WARNING),
+        ("2026-11-01T12:00:00+01:00 [WARNING] low", WARNING),
+        ("2026-11-01 12:00:00,123: ERROR boom", ERROR),
+        ("\x1b[31mERROR\x1b[0m:    boom", ERROR),
         ("Traceback (most recent call last):", INFO),
         ("ERROR 404 is what the page said", INFO),
         ("Errors: 0", INFO),
@@ -70,6 +73,15 @@ def test_levels_are_those_of_python() -> None:
 )
 def test_the_level_of_a_plain_line_is_its_own_prefixs(text: str, level: int) -> None:
     assert level_of(text) == level
+
+
+@pytest.mark.parametrize("unit", ["-", "[", "-a", "(a.", "\x1b[", "0", "é"])
+def test_the_time_that_a_long_line_takes_grows_with_its_length_only(unit: str) -> None:
+    """One of a million characters would take days if it grew with the square."""
+    for start in ("12:00:00", "2026-11-01 12:00:00,1", "12:00:00.000 | INFO | Flow run '", "ERROR"):
+        text = start + unit * (1_000_000 // len(unit))
+        assert level_of(text) in {INFO, ERROR}
+        assert len(unsent([an_entry(text)])) == 1
 
 
 def test_standard_error_alone_makes_no_error() -> None:

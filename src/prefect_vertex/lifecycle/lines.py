@@ -38,9 +38,13 @@ _LEVELS = {
     "CRITICAL": CRITICAL,
     "FATAL": CRITICAL,
 }
+_PREFIX_LENGTH = 200
+"""So much of a line is searched for its level."""
 _GLOG_LEVELS = {"I": INFO, "W": WARNING, "E": ERROR, "F": CRITICAL}
 _NAMES = "|".join(_LEVELS)
-_TIME = r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*\]?"
+# No part of these can match what the part after it begins with: lines are anybody's, and a pattern
+# that tries many ways to divide one would hold up the event loop.
+_TIME = r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[\]:,;]*"
 _PREFIXES = (
     # ERROR:root:text, WARNING: text, [INFO] text
     re.compile(rf"(?P<level>{_NAMES})\s*[:|]"),
@@ -55,6 +59,7 @@ _RUN_LOGGER = re.compile(
     r" - (?P<message>.*)",
     re.DOTALL,
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
 # google.logging.type.LogSeverity: from this number on.
 _SEVERITIES = ((600, CRITICAL), (500, ERROR), (400, WARNING), (200, INFO), (100, DEBUG))
 
@@ -118,11 +123,17 @@ def line_of(entry: LogEntry) -> Line:
 
 def level_of(text: str) -> int:
     """The level that a line's own prefix names, in the usual forms; else INFO."""
+    beginning = _bare(text[:_PREFIX_LENGTH])
     for prefix in _PREFIXES:
-        if (match := prefix.match(text)) is not None:
+        if (match := prefix.match(beginning)) is not None:
             return _LEVELS[match["level"]]
-    match = _GLOG.match(text)
+    match = _GLOG.match(beginning)
     return _GLOG_LEVELS[match["letter"]] if match is not None else INFO
+
+
+def _bare(text: str) -> str:
+    """Without the codes that colour a terminal."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 def is_from_container(logger: str) -> bool:
@@ -160,7 +171,7 @@ def _continues(entry: LogEntry, records: dict[str, datetime]) -> bool:
     begun = records.get(entry.task_name)
     if begun is None:
         return False
-    has_own_prefix = any(prefix.match(entry.text) for prefix in _PREFIXES)
+    has_own_prefix = any(prefix.match(entry.text[:_PREFIX_LENGTH]) for prefix in _PREFIXES)
     if has_own_prefix or not entry.is_plain or entry.timestamp - begun > CONTINUATION:
         del records[entry.task_name]
         return False
