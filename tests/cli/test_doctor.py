@@ -13,6 +13,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect_vertex.cli.doctor import command
 from prefect_vertex.cli.doctor.about_pool import drift_of
 from prefect_vertex.cli.usage import WrongUseError
+from prefect_vertex.errors import PlanError
 from prefect_vertex.template import base_job_template
 
 if TYPE_CHECKING:
@@ -140,12 +141,14 @@ def test_what_is_not_there_is_a_failure_with_a_command(
 
 
 def test_another_worker_s_pool_goes_no_further(desk: Desk) -> None:
+    """Nothing is offered that would overwrite its template or put our worker on it."""
     template = {"variables": {"properties": {"a": {}}}, "job_configuration": {"a": "{{ a }}"}}
     pool = desk.pool(template, kind="process")
     report = desk.json("doctor", "--pool", pool)
 
-    assert verdicts(report)["work pool"] == "failed"
-    assert "credentials" not in verdicts(report)
+    assert verdicts(report) == {"Prefect API": "ok", "work pool": "failed"}
+    with pytest.raises(PlanError, match="is of type process"):
+        command.doctor(pool=pool, template=True)
 
 
 def test_a_drifted_pool_is_brought_up_by_the_template_that_is_printed(

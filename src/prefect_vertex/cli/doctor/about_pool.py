@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefect_vertex.cli.doctor.finding import Finding, failed, ok, warning
+from prefect_vertex.errors import PlanError
 from prefect_vertex.template.carried_over import OURS, PREFECT_GCP, lacking
 from prefect_vertex.template.names import unused
 
@@ -63,12 +64,10 @@ class Drift:
 def about_kind(facts: PoolFacts) -> Finding:
     """Whose pool it is."""
     quoted = shlex.quote(facts.name)
-    if facts.kind not in {OURS, PREFECT_GCP}:
-        return failed(
-            "work pool",
-            f"{facts.name} is of type {facts.kind}, which this worker does not serve.",
-            f"prefect work-pool create {quoted}-vertex --type {OURS}",
-        )
+    try:
+        check_kind(facts.name, facts.kind)
+    except PlanError as error:
+        return failed("work pool", error.message, error.hint)
     if facts.paused:
         return warning(
             "work pool",
@@ -78,6 +77,19 @@ def about_kind(facts: PoolFacts) -> Finding:
     if facts.kind == PREFECT_GCP:
         return ok("work pool", f"{facts.name}, made for prefect-gcp's worker; it works with ours.")
     return ok("work pool", f"{facts.name}, type {OURS}.")
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Refuse a pool that another kind of worker serves.
+
+    Raises:
+        PlanError: It is one; the hint is the command that makes one of ours.
+    """
+    if kind not in {OURS, PREFECT_GCP}:
+        raise PlanError(
+            f"{name} is of type {kind}, which this worker does not serve.",
+            hint=f"prefect work-pool create {shlex.quote(f'{name}-vertex')} --type {OURS}",
+        )
 
 
 def about_workers(facts: PoolFacts) -> Finding:

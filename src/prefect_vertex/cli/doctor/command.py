@@ -19,6 +19,7 @@ from prefect_vertex.cli.doctor.about_pool import (
     about_kind,
     about_template,
     about_workers,
+    check_kind,
     drift_of,
     renewed_template,
 )
@@ -114,8 +115,9 @@ async def _renewed(pool: str) -> dict[str, Any]:
 
     with prefect_told():
         async with get_client() as client:
-            found = await for_pool(client, pool, {})
-    return renewed_template(found.work_pool.base_job_template, base_job_template())
+            found = (await for_pool(client, pool, {})).work_pool
+    check_kind(found.name, found.type)
+    return renewed_template(found.base_job_template, base_job_template())
 
 
 async def _examine(pool: str, deployment: str) -> list[Finding]:
@@ -176,9 +178,12 @@ async def _examine_pool(
         offline=[each.name for each in workers if each.status is WorkerStatus.OFFLINE],
     )
     drift = drift_of(work_pool.base_job_template, base_job_template())
-    findings += [about_kind(facts), about_template(facts, drift), about_workers(facts)]
-    if findings[1].verdict is not Verdict.FAILED:
-        findings += await _examine_jobs(client, subject)
+    findings.append(kind := about_kind(facts))
+    if kind.verdict is Verdict.FAILED:
+        # What mends a pool of ours would overwrite this one's template.
+        return
+    findings += [about_template(facts, drift), about_workers(facts)]
+    findings += await _examine_jobs(client, subject)
 
 
 async def _examine_jobs(client: PrefectClient, subject: Subject) -> list[Finding]:

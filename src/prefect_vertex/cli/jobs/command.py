@@ -12,6 +12,7 @@ import anyio
 from cyclopts import Parameter
 from prefect.client.orchestration import get_client
 
+from prefect_vertex.cli.doctor.about_pool import check_kind
 from prefect_vertex.cli.plan import prefect_told
 from prefect_vertex.cli.subject import for_pool
 from prefect_vertex.cli.terminal import quiet, working
@@ -105,6 +106,7 @@ async def _jobs(options: Options) -> int:
     with prefect_told():
         async with get_client() as client:
             work_pool = (await for_pool(client, options.pool, {})).work_pool
+            check_kind(work_pool.name, work_pool.type)
             async with looking_at(work_pool, client, read_settings()) as surroundings:
                 world = surroundings.world()
                 try:
