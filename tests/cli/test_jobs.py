@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 PLACE = "projects/demo-project/locations/us-central1"
 DAY = 86_400.0
+OTHERS = {"variables": {"properties": {"a": {}}}, "job_configuration": {"a": "{{ a }}"}}
+"""The template of a pool that is none of ours."""
 
 
 @dataclass
@@ -141,6 +143,35 @@ def test_a_live_job_of_a_run_that_is_gone_is_cancelled_at_once(scene: Scene) -> 
     assert scene.state(ended) == "Completed"
 
 
+@pytest.mark.parametrize("kind", ["vertex-custom-job", "process"])
+def test_a_run_of_another_pool_is_not_cancelled(scene: Scene, kind: str) -> None:
+    """Its jobs were not looked for, so neither it nor they are touched; its pool is named."""
+    template = None if kind == "vertex-custom-job" else OTHERS
+    other = Scene(scene.desk, scene.desk.pool(template, kind=kind))
+    run = other.run(Pending(), Running())
+    other.job(run.id, "RUNNING")
+
+    for words in ([], ["--yes"]):
+        with pytest.raises(PlanError) as raised:
+            scene.done("--cancel", str(run.id), *words)
+        assert f"is in work pool {other.pool}, not in {scene.pool}" in str(raised.value)
+
+    assert other.state(run) == "Running"
+
+
+def test_a_run_without_a_pool_is_cancelled_only_with_a_job_of_the_pool(scene: Scene) -> None:
+    """A run may have lost its pool with its work queue; its job still names it."""
+    flow = scene.desk.client.create_flow_from_name("scene")
+    path = "/flow_runs/"
+    answer = scene.desk.client.request("POST", path, json={"flow_id": str(flow), "state": None})
+    run_id = UUID(answer.json()["id"])
+    with pytest.raises(PlanError, match="is in no work pool"):
+        scene.done("--cancel", str(run_id), "--yes")
+
+    job = scene.job(run_id, "RUNNING")
+    assert job in str(scene.done("--cancel", str(run_id))["would"])
+
+
 def test_only_old_ended_jobs_of_ended_runs_are_deleted(scene: Scene) -> None:
     """Twice is as good as once."""
     ended, lives = scene.run(Pending(), Running(), Completed()), scene.run(Pending(), Running())
@@ -157,6 +188,15 @@ def test_only_old_ended_jobs_of_ended_runs_are_deleted(scene: Scene) -> None:
     assert scene.done("--delete-older-than", "30d", "--yes")["done"] == [f"deleted {old}"]
     assert scene.seen("--since", "100d").keys() == kept
     assert scene.done("--delete-older-than", "30d", "--yes")["would"] == []
+
+
+def test_another_worker_s_pool_is_refused(scene: Scene) -> None:
+    pool = scene.desk.pool(OTHERS, kind="process")
+    with pytest.raises(PlanError) as raised:
+        scene.desk.json("jobs", "--pool", pool)
+
+    assert f"{pool} is of type process" in raised.value.message
+    assert raised.value.hint == (f"prefect work-pool create {pool}-vertex --type vertex-custom-job")
 
 
 def test_a_person_reads_plain_columns_and_the_command_that_settles(scene: Scene) -> None:

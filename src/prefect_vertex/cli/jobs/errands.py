@@ -81,8 +81,8 @@ class Errand:
                 return await self._settle()
             case "cancel":
                 return await self._cancel()
-            case "delete":
-                return await self._delete(self.options.age or timedelta.max)
+            case "delete" if self.options.age is not None:
+                return await self._delete(self.options.age)
             case _:
                 self._show()
                 return True
@@ -116,6 +116,7 @@ class Errand:
 
     async def _cancel(self) -> bool:
         run_id = await self._run_id(self.options.run)
+        await self._check_pool(run_id)
         run = self.seen.runs.get(run_id) or await self.world.runs.read(run_id)
         jobs = [job for job in self.seen.jobs_of(run_id) if not job.is_terminal]
         would = [f"cancel {job.resource_name}" for job in jobs]
@@ -165,12 +166,25 @@ class Errand:
             run_id = uuid.UUID(text)
         except ValueError:
             return self._named(text)
-        if str(run_id) not in self.seen.runs and not self.seen.jobs_of(str(run_id)):
-            try:
-                await self.client.read_flow_run(run_id)
-            except ObjectNotFound as error:
-                raise PlanError(f"There is no flow run {text}, and no job of it.") from error
         return str(run_id)
+
+    async def _check_pool(self, run_id: str) -> None:
+        """Only the pool's own runs are cancelled: of others the jobs were not looked for."""
+        jobs, pool = self.seen.jobs_of(run_id), self.options.pool
+        try:
+            run = await self.client.read_flow_run(uuid.UUID(run_id))
+        except ObjectNotFound as error:
+            if jobs:
+                return
+            raise PlanError(f"There is no flow run {run_id}, and no job of it.") from error
+        # A run loses its pool when its work queue is deleted; its jobs still name the pool.
+        if run.work_pool_name == pool or (run.work_pool_name is None and jobs):
+            return
+        its = f"work pool {run.work_pool_name}" if run.work_pool_name else "no work pool"
+        raise PlanError(
+            f"Flow run {run_id} is in {its}, not in {pool}: nothing was cancelled.",
+            hint=f"Name its own pool, or: prefect flow-run cancel {run_id}",
+        )
 
     def _named(self, text: str) -> str:
         named = sorted(run.id for run in self.seen.runs.values() if run.name == text)
