@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from prefect_vertex.chronicle.bill import add_up
-from prefect_vertex.chronicle.page import headline, write_page
+from prefect_vertex.chronicle.page import as_markdown, headline, write_page
 from prefect_vertex.chronicle.prices import PriceList, parse_prices
 from prefect_vertex.errors import SetupError
 from prefect_vertex.lifecycle.snapshot import PoolMachines
@@ -67,7 +69,7 @@ def test_accelerators_are_priced_with_their_machine(
 UNPRICED: dict[str, tuple[dict[str, Any], str]] = {
     "another location": ({"location": "asia-east1"}, "n1-standard-4 in asia-east1"),
     "Spot": ({"strategy": "SPOT"}, "n1-standard-4 with SPOT"),
-    "Flex-start": ({"strategy": "FLEX_START"}, "n1-standard-4 with FLEX_START"),
+    "Flex-start": ({"strategy": "FLEX_START"}, "n1-standard-4 with FLEX\\_START"),
     "a job that is gone": ({"machines": ()}, "the machines of a job that is gone"),
     "another accelerator": (
         {
@@ -81,7 +83,7 @@ UNPRICED: dict[str, tuple[dict[str, Any], str]] = {
                 ),
             )
         },
-        "n1-standard-4 + 1 NVIDIA_L4 in us-central1",
+        "n1-standard-4 + 1 NVIDIA\\_L4 in us-central1",
     ),
 }
 
@@ -116,6 +118,43 @@ def test_a_page_tells_where_what_and_how_long(
     assert "USD 2.00 to 2.17, at list prices of 2026-10-07" in page
     assert "https://console.cloud.google.com/" in page
     assert "As of" not in page
+
+
+LIVE = {
+    "an image": "![x](https://evil.example/x.png)",
+    "a link": "[press here](https://evil.example)",
+    "a link by reference": "[press here][1] [1]: https://evil.example",
+    "an address": "see https://evil.example or www.evil.example or a@evil.example",
+    "an address in brackets": "<https://evil.example>",
+    "a tag": "<img src=x onerror=y>",
+    "a name in bold": "File x.py, in __init__ of *y* and ~~z~~",
+    "code": "`x` ``y``",
+    "an entity": "&lt;b&gt; &amp;",
+    "an escape": "\\[x](y) \\\\*z*",
+}
+
+
+@pytest.mark.parametrize("text", LIVE.values(), ids=LIVE)
+def test_what_a_replica_says_is_shown_as_it_was_said(text: str) -> None:
+    """Its words make no image, no link and no emphasis, and lose nothing."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    page = parser.parse(f"- attempt 1: {as_markdown(text)}")
+    inline = [child for token in page for child in token.children or ()]
+
+    assert {token.type for token in inline} == {"text"}
+    assert "".join(token.content for token in inline) == f"attempt 1: {text}"
+    assert "https://" not in as_markdown(text)
+
+
+def test_a_replicas_words_and_the_runs_name_are_dead_text(
+    told: Build, a_job: Build, a_run: Build
+) -> None:
+    run = replace(a_run(), name="![n](https://evil.example)")
+    message = "exited with a non-zero status of 7: ![x](https://evil.example/x.png)"
+    chronicle = told(a_job("FAILED", ended=60, error=(3, message)), run=run)
+
+    assert "!\\[x\\](https\\://evil" in write_page(chronicle, None)
+    assert "![n](https://evil.example) (" in headline(chronicle)
 
 
 def test_a_shell_is_linked_while_its_job_lives(told: Build, a_job: Build) -> None:

@@ -5,6 +5,7 @@ Prefect's pages do not wrap a table's cells, so a table holds only what is short
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -19,6 +20,10 @@ MAX_ROWS = 60
 
 MAX_REASON_LENGTH = 300
 """Characters of an end's explanation in the table; the run's state and log have more."""
+
+
+_SPECIAL = re.compile(r"[\\`*_~|\[\]@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""What Markdown takes for its own in the middle of a line, bare addresses of GFM included."""
 
 
 def write_page(chronicle: Chronicle, prices: PriceList | None, *, has_console: bool = True) -> str:
@@ -41,7 +46,7 @@ def write_page(chronicle: Chronicle, prices: PriceList | None, *, has_console: b
 
 
 def headline(chronicle: Chronicle) -> str:
-    """One sentence: how the run stands, and where."""
+    """One sentence, as plain text: how the run stands, and where."""
     count = sum(1 for each in chronicle.attempts if each.attempt)
     if not chronicle.attempts:
         return f"Flow run {chronicle.run_name} ({chronicle.state_name}): no attempt yet."
@@ -51,6 +56,16 @@ def headline(chronicle: Chronicle) -> str:
         f"Flow run {chronicle.run_name} ({chronicle.state_name}): {tried}, the last one in "
         f"{last.place}: {last.reason}."
     )
+
+
+def as_markdown(text: str) -> str:
+    """Text as Markdown that shows it on one line, and makes nothing of its own.
+
+    A replica's own words are among it: they must neither end a table's cell nor plant an image, a
+    link or an address that is made one.
+    """
+    escaped = _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _attempts(chronicle: Chronicle) -> Iterator[str]:
@@ -63,8 +78,8 @@ def _attempts(chronicle: Chronicle) -> Iterator[str]:
 def _cells(record: AttemptRecord, at: datetime) -> Iterator[str]:
     running, whole = hours_of(record, at)
     yield str(record.attempt or "none")
-    yield _cell(record.place)
-    yield _cell(record.reason)
+    yield as_markdown(record.place)
+    yield as_markdown(record.reason)
     yield _span((whole - running) * 3600)
     yield _span(running * 3600) if record.started_at is not None else "no"
     yield f"{record.began_at:%Y-%m-%d %H:%M:%S}"
@@ -77,18 +92,18 @@ def _explanations(chronicle: Chronicle) -> Iterator[str]:
         yield ""
     for record in said:
         number = f"attempt {record.attempt}" if record.attempt else "not tried"
-        yield f"- {number}, {_cell(record.place)}: {_cell(_short(record.message))}"
+        yield f"- {number}, {as_markdown(record.place)}: {as_markdown(_short(record.message))}"
 
 
 def _asked(job: JobSnapshot) -> Iterator[str]:
     """What the last attempt asks for."""
     strategy = job.strategy or "STANDARD"
-    yield f"**Asked for** in {job.resource_name.location}, strategy {strategy}:"
+    yield f"**Asked for** in {job.resource_name.location}, strategy {as_markdown(strategy)}:"
     yield ""
     if not job.machines:
         yield "- no longer known: the job is gone"
     for pool in job.machines:
-        yield f"- worker pool {pool.pool}: {_replicas(pool)} {_cell(machines_text(pool))}"
+        yield f"- worker pool {pool.pool}: {_replicas(pool)} {as_markdown(machines_text(pool))}"
 
 
 def _replicas(pool: PoolMachines) -> str:
@@ -96,16 +111,17 @@ def _replicas(pool: PoolMachines) -> str:
 
 
 def _cost(bill: Bill, prices: PriceList | None) -> Iterator[str]:
-    hours = ", ".join(f"{_cell(name)}: {value:.2f}" for name, value in bill.hours.items())
+    hours = ", ".join(f"{as_markdown(name)}: {value:.2f}" for name, value in bill.hours.items())
     yield f"**Machine-hours**: {hours or 'none'}."
     yield ""
-    unpriced = f"Not priced: {', '.join(bill.unpriced)}." if bill.unpriced else ""
+    unpriced = f"Not priced: {as_markdown(', '.join(bill.unpriced))}." if bill.unpriced else ""
     if prices is None or not bill.priced:
         yield f"**Estimated cost**: none. {unpriced}".rstrip()
         return
     kind = "list prices, some of them derived," if bill.derived else "list prices"
+    currency = as_markdown(prices.currency)
     yield (
-        f"**Estimated cost**: {prices.currency} {bill.low:.2f} to {bill.high:.2f}, at {kind} of "
+        f"**Estimated cost**: {currency} {bill.low:.2f} to {bill.high:.2f}, at {kind} of "
         f"{prices.day.isoformat()}; the lower figure counts from the jobs' start, the upper from "
         f"their creation. {unpriced}"
     ).rstrip()
@@ -136,18 +152,12 @@ def _shells(chronicle: Chronicle) -> Iterator[str]:
         yield "**Web shells**"
         yield ""
     for replica, url in shells.items():
-        yield f"- [{_cell(replica)}]({url})"
+        yield f"- [{as_markdown(replica)}]({url})"
 
 
 def _short(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= MAX_REASON_LENGTH else f"{words[: MAX_REASON_LENGTH - 1]}…"
-
-
-def _cell(text: str) -> str:
-    """Text that neither ends a table's cell nor makes anything of its own."""
-    plain = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
-    return plain.replace("<", "&lt;").replace("`", "\\`")
 
 
 def _span(seconds: float) -> str:

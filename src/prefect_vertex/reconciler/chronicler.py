@@ -16,7 +16,7 @@ import anyio
 from prefect_vertex.capacity.ledger import parse_names
 from prefect_vertex.capacity.trail import parse_trail
 from prefect_vertex.chronicle.chronicle import Chronicle, Sources, build_chronicle
-from prefect_vertex.chronicle.page import headline, write_page
+from prefect_vertex.chronicle.page import as_markdown, headline, write_page
 from prefect_vertex.chronicle.prices import PriceList
 from prefect_vertex.chronicle.svg import as_address, draw
 from prefect_vertex.chronicle.timeline import lay_out
@@ -160,11 +160,12 @@ class Chronicler:
         text = write_page(chronicle, self._prices, has_console=self._world.has_console)
         name = f"Timeline of flow run {view.name}"
         svg = draw(lay_out(chronicle), title=name, description=about)
+        picture, about = as_address(svg), as_markdown(about)
         await self._pages.show(
             view, Page(key=PAGE_KEY, kind="markdown", data=text, description=about)
         )
         await self._pages.show(
-            view, Page(key=TIMELINE_KEY, kind="image", data=as_address(svg), description=about)
+            view, Page(key=TIMELINE_KEY, kind="image", data=picture, description=about)
         )
         self._trouble = ""
         if view.is_final and not chronicle.is_live:
