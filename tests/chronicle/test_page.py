@@ -230,6 +230,7 @@ def test_a_wrong_list_is_refused_with_the_entry_at_fault(content: object, fault:
     assert fault in str(caught.value)
 
 
-def test_a_list_that_is_no_json_is_refused() -> None:
+@pytest.mark.parametrize("text", ["{", "[" * 100_000], ids=["cut off", "too deep"])
+def test_a_list_that_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(SetupError, match="it is not JSON"):
-        parse_prices("{", "a.json")
+        parse_prices(text, "a.json")

@@ -82,7 +82,7 @@ def parse_prices(text: str, name: str) -> PriceList:
     """
     try:
         whole = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _fault(name, f"it is not JSON: {error}") from error
     if not isinstance(whole, dict) or not isinstance(whole.get("prices"), list):
         raise _fault(name, "it has no list of prices")
