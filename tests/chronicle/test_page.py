@@ -56,6 +56,27 @@ def test_a_job_that_never_ran_costs_nothing_at_least(
     assert (bill.low, bill.high) == (0.0, 1.0)
 
 
+def test_a_start_before_the_creation_is_no_wait_below_nought(
+    told: Build, a_job: Build, prices: PriceList
+) -> None:
+    """Two clocks made the times; the estimate's lower figure is never above its upper."""
+    chronicle = told(a_job("SUCCEEDED", created=600, started=0, ended=4200))
+    bill = add_up(chronicle, prices)
+
+    assert (bill.hours, bill.low, bill.high) == ({"n1-standard-4": 1.0}, 2.0, 2.0)
+    assert "| completed | 0 s | 1 h 0 min |" in write_page(chronicle, prices)
+
+
+def test_a_job_that_succeeded_without_a_start_has_run_nobody_knows_how_long(
+    told: Build, a_job: Build, prices: PriceList
+) -> None:
+    page = write_page(told(a_job("SUCCEEDED", ended=3600)), prices)
+
+    assert "| completed | unknown | unknown |" in page
+    assert "n1-standard-4: 0.00, without those of unknown start." in page
+    assert "USD 0.00 to 2.00" in page
+
+
 def test_accelerators_are_priced_with_their_machine(
     told: Build, a_job: Build, machines: Build, prices: PriceList
 ) -> None:

@@ -28,6 +28,7 @@ class Bill:
         derived: Whether a price was computed rather than listed.
         unpriced: What has no price, each with its reason; those machines are not in `low`, `high`.
         priced: Whether anything has.
+        untimed: Attempts that ran, nobody knows since when; they are in `high` alone.
     """
 
     hours: Mapping[str, float] = field(default_factory=dict)
@@ -36,16 +37,18 @@ class Bill:
     derived: bool = False
     unpriced: tuple[str, ...] = ()
     priced: bool = False
+    untimed: int = 0
 
 
 def add_up(chronicle: Chronicle, prices: PriceList | None) -> Bill:
     """Add up the machines of every attempt."""
     hours: dict[str, float] = {}
     unpriced: dict[str, None] = {}
-    low, high, derived, priced = 0.0, 0.0, False, False
+    low, high, derived, priced, untimed = 0.0, 0.0, False, False, 0
     for record in chronicle.attempts:
         if record.job is None:
             continue
+        untimed += record.ran_untimed
         running, waiting = hours_of(record, chronicle.at)
         if not record.job.machines:
             unpriced["the machines of a job that is gone"] = None
@@ -68,15 +71,18 @@ def add_up(chronicle: Chronicle, prices: PriceList | None) -> Bill:
         derived=derived,
         unpriced=tuple(unpriced),
         priced=priced,
+        untimed=untimed,
     )
 
 
 def hours_of(record: AttemptRecord, at: datetime) -> tuple[float, float]:
     """Hours of one replica: since its job's start, and since its creation."""
     end = record.ended_at or at
-    started = record.started_at
-    running = (end - started).total_seconds() / _HOUR if started is not None else 0.0
-    return max(0.0, running), max(0.0, (end - record.began_at).total_seconds() / _HOUR)
+    whole = max(0.0, (end - record.began_at).total_seconds() / _HOUR)
+    if record.started_at is None:
+        return 0.0, whole
+    # Clocks differ: a replica may claim its start before its job is said to be created.
+    return min(whole, max(0.0, (end - record.started_at).total_seconds() / _HOUR)), whole
 
 
 def machines_text(machines: PoolMachines) -> str:

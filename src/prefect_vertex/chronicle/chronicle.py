@@ -102,6 +102,12 @@ class AttemptRecord:
         return min(self.starts.values(), default=None)
 
     @property
+    def ran_untimed(self) -> bool:
+        """Whether it must have run, though no start of it is known."""
+        succeeded = self.job is not None and self.job.phase is JobPhase.SUCCEEDED
+        return succeeded and self.started_at is None
+
+    @property
     def is_live(self) -> bool:
         """Whether it may still change."""
         return self.ended_at is None

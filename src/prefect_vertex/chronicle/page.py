@@ -80,8 +80,11 @@ def _cells(record: AttemptRecord, at: datetime) -> Iterator[str]:
     yield str(record.attempt or "none")
     yield as_markdown(record.place)
     yield as_markdown(record.reason)
-    yield _span((whole - running) * 3600)
-    yield _span(running * 3600) if record.started_at is not None else "no"
+    if record.ran_untimed:
+        yield from ("unknown", "unknown")
+    else:
+        yield _span((whole - running) * 3600)
+        yield _span(running * 3600) if record.started_at is not None else "no"
     yield f"{record.began_at:%Y-%m-%d %H:%M:%S}"
 
 
@@ -112,7 +115,8 @@ def _replicas(pool: PoolMachines) -> str:
 
 def _cost(bill: Bill, prices: PriceList | None) -> Iterator[str]:
     hours = ", ".join(f"{as_markdown(name)}: {value:.2f}" for name, value in bill.hours.items())
-    yield f"**Machine-hours**: {hours or 'none'}."
+    without = ", without those of unknown start" if bill.untimed else ""
+    yield f"**Machine-hours**: {hours or 'none'}{without}."
     yield ""
     unpriced = f"Not priced: {as_markdown(', '.join(bill.unpriced))}." if bill.unpriced else ""
     if prices is None or not bill.priced:
