@@ -14,6 +14,7 @@ from prefect_vertex.lifecycle.streaming import (
     WINDOW,
     Need,
     Stream,
+    loud_jobs,
     need_of,
     stream_of,
 )
@@ -109,6 +110,25 @@ def test_reads_overlap_and_go_on_where_one_was_cut_short(stream: Stream, now: da
     assert stream.after_read(later, is_complete=True).since == later - WINDOW
     assert stream.after_read(later, is_complete=False).since == later
     assert stream.after_read(now, is_complete=True).since == stream.since
+
+
+def test_a_read_that_was_cut_short_never_leads_to_the_same_again(stream: Stream) -> None:
+    assert stream.after_read(stream.since, is_complete=False).since > stream.since
+
+
+def test_whoever_fills_a_query_is_loud() -> None:
+    """Where nobody alone does, whoever writes most: others shall not wait for ever."""
+    assert loud_jobs(["a"] * 5 + ["b"] * 4 + ["c"], usual=3) == {"a", "b"}
+    assert loud_jobs(["a"] * 5 + ["b"] * 4, usual=500) == {"a"}
+    assert loud_jobs([], usual=500) == set()
+
+
+def test_nothing_after_a_start_is_asked_for_until_the_run_crashes(
+    stream: Stream, now: datetime
+) -> None:
+    started = stream.started(stream.run, now)
+    assert (stream.asked_until, started.asked_until) == (None, now)
+    assert started.crashed(stream.run, now, now).asked_until is None
 
 
 def test_nothing_is_read_for_ever_of_a_run_that_is_gone(stream: Stream, now: datetime) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -34,13 +35,35 @@ class Log:
     entries: list[LogEntry] = field(default_factory=list)
     queries: list[tuple[str, str]] = field(default_factory=list)
     fault: Exception | None = None
+    room: int = 100_000
+    empty_answers: int = 0
 
-    async def read(self, project: str, credentials_key: str, query: str) -> LogReading:
+    async def read(
+        self, project: str, credentials_key: str, query: str, *, newest: bool = False
+    ) -> LogReading:
         self.queries.append((project, query))
         if self.fault is not None:
             raise self.fault
-        found = [entry for entry in self.entries if f'"{entry.job_id}"' in query]
-        return LogReading(entries=tuple(sorted(found, key=lambda entry: entry.order)))
+        if self.empty_answers:
+            self.empty_answers -= 1
+            return LogReading(is_complete=False)
+        found = sorted(
+            (entry for entry in self.entries if _matches(query, entry)),
+            key=lambda entry: entry.order,
+        )
+        room = self.room // 4 if newest else self.room
+        part = found[-room:] if newest else found[:room]
+        return LogReading(entries=tuple(part), is_complete=len(part) == len(found))
+
+
+def _matches(query: str, entry: LogEntry) -> bool:
+    end = re.search(r'timestamp<"(.*?)"', query)
+    if end is not None and entry.timestamp >= datetime.fromisoformat(end[1]):
+        return False
+    return any(
+        f'"{entry.job_id}"' in ids and entry.timestamp >= datetime.fromisoformat(since)
+        for ids, since in re.findall(r'job_id=\((.*?)\) AND timestamp>="(.*?)"', query)
+    )
 
 
 class Diary:
@@ -382,6 +405,98 @@ async def test_a_flood_is_cut_and_says_so(stage: Stage, scene: Scene) -> None:
     assert len(scene.diary.lines[run.id]) == MAX_LINES
     assert scene.diary.texts(run)[-1] == f"workerpool0-0: {MAX_LINES + 2}"
     assert "3 earlier log lines are left out here." in stage.runs.logs[run.id]
+
+
+async def test_a_job_that_writes_without_end_delays_no_other(stage: Stage, scene: Scene) -> None:
+    """All its lines are of one moment, more than a query gives; the newest of them come."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    loud, _ = await stage.submitted(worker)
+    quiet, _ = await stage.submitted(worker)
+    scene.log.room = 2 * MAX_LINES
+    for number in range(6 * MAX_LINES):
+        scene.write(loud, str(number))
+    stage.clock._now += 1
+    scene.write(quiet, "ready")
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(quiet) == ["workerpool0-0: ready"]
+    assert scene.diary.texts(loud)[-1] == f"workerpool0-0: {6 * MAX_LINES - 1}"
+    assert any("Earlier log lines are left out here" in line for line in stage.runs.logs[loud.id])
+
+
+async def test_the_last_lines_of_a_loud_job_that_died_are_there(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.log.room = 100
+    for number in range(1000):
+        scene.write(run, str(number))
+    await scene.poll(streams, worker)
+    for number in range(1000, 2000):
+        scene.write(run, str(number))
+    scene.write(run, "sh: python3: not found")
+    stage.move(stage.job(run), "FAILED", (3, "exited with a non-zero status of 127."))
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run)[-1] == "workerpool0-0: sh: python3: not found"
+
+
+async def test_a_job_that_is_loud_once_is_read_with_all_others_again(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.log.room = 100
+    for number in range(110):
+        scene.write(run, str(number))
+    await scene.poll(streams, worker)
+    scene.write(run, "later")
+    await scene.poll(streams, worker, seconds=90)
+    await scene.poll(streams, worker)
+    queries = len(scene.log.queries)
+    await scene.poll(streams, worker)
+
+    assert [text.partition(": ")[2] for text in scene.diary.texts(run)] == [
+        *map(str, range(110)),
+        "later",
+    ]
+    assert len(scene.log.queries) == queries + 1
+
+
+async def test_what_a_loud_job_wrote_before_its_run_started_is_still_found(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    await scene.poll(streams, worker)
+    scene.log.room = 100
+    for number in range(1000):
+        scene.write(run, str(number))
+    stage.clock._now += 1
+    stage.start(run)
+    stage.clock._now += 1
+    for _ in range(1000):
+        scene.write(run, "a print of the flow")
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run)[-1] == "workerpool0-0: 999"
+
+
+async def test_a_search_that_found_nothing_yet_is_begun_again(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.write(run, "one")
+    scene.log.empty_answers = 1
+    await scene.poll(streams, worker)
+    await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one"]
 
 
 async def test_an_interactive_shell_is_named_once(stage: Stage) -> None:

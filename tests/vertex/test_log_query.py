@@ -19,15 +19,27 @@ def test_jobs_of_one_minute_share_a_clause() -> None:
     assert count == 3
     assert text == (
         'resource.type="ml_job" AND ((resource.labels.job_id=("1" OR "2" OR "3")'
-        ' AND timestamp>="2026-11-01T12:00:00Z"))'
+        ' AND timestamp>="2026-11-01T12:00:30.000000Z"))'
+    )
+
+
+def test_reading_goes_on_at_the_exact_moment_and_to_one() -> None:
+    """More entries than a query gives may have been written within a second."""
+    at = NOON + timedelta(microseconds=123_457)
+    text, _ = log_query([("1", at)], until=NOON + timedelta(seconds=20))
+
+    assert text == (
+        'resource.type="ml_job" AND ((resource.labels.job_id=("1")'
+        ' AND timestamp>="2026-11-01T12:00:30.123457Z"))'
+        ' AND timestamp<"2026-11-01T12:00:50.000000Z"'
     )
 
 
 def test_others_are_asked_from_their_own_time_on() -> None:
     text, _ = log_query([("1", NOON), ("2", NOON - timedelta(hours=1))])
 
-    assert 'job_id=("2") AND timestamp>="2026-11-01T11:00:00Z") OR (' in text
-    assert 'job_id=("1") AND timestamp>="2026-11-01T12:00:00Z")' in text
+    assert 'job_id=("2") AND timestamp>="2026-11-01T11:00:30.000000Z") OR (' in text
+    assert 'job_id=("1") AND timestamp>="2026-11-01T12:00:30.000000Z")' in text
 
 
 def test_five_hundred_jobs_fit() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from google.cloud.logging_v2.types import ListLogEntriesResponse
 from google.cloud.logging_v2.types import LogEntry as CloudEntry
 
 from prefect_vertex.emulator import CallFault, Emulator
 from prefect_vertex.emulator.names import JobName, Place, project_number
 from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
 from prefect_vertex.vertex.credentials import VertexCredentials
-from prefect_vertex.vertex.logs import CloudLogs, entry_of
+from prefect_vertex.vertex.log_query import log_query
+from prefect_vertex.vertex.logs import CloudLogs, _pages, entry_of
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +93,60 @@ async def test_a_query_takes_four_answers_and_says_that_there_is_more(
     assert [each.text for each in reading.entries] == [str(number) for number in range(8)]
     assert not reading.is_complete
     assert emulator.calls.counts() == {"ListLogEntries": {"OK": 4}}
+
+
+async def test_the_newest_are_one_answer_in_order(emulator: Emulator, logs: CloudLogs) -> None:
+    logs.page_size = 3
+    for number in range(5):
+        emulator.logs.add_line(JOB, "workerpool0-0", str(number), is_error=False)
+
+    reading = await logs.read("demo", "", QUERY, newest=True)
+
+    assert [each.text for each in reading.entries] == ["2", "3", "4"]
+    assert not reading.is_complete
+
+
+async def test_a_query_of_the_worker_is_understood(emulator: Emulator, logs: CloudLogs) -> None:
+    emulator.logs.add_line(JOB, "workerpool0-0", "one", is_error=False)
+    now = datetime.now(UTC)
+    for until, count in ((now + timedelta(hours=1), 1), (now - timedelta(hours=1), 0)):
+        query, _ = log_query([(JOB.job_id, now - timedelta(hours=2))], until)
+        assert len((await logs.read("demo", "", query)).entries) == count
+
+
+class Pages:
+    """A list whose answers hold so many entries each, and say that there are more."""
+
+    def __init__(self, an_entry: Callable[..., Any], counts: Sequence[int]) -> None:
+        self._answers = [
+            ListLogEntriesResponse(
+                entries=[an_entry({"message": f"{page}.{n}"}) for n in range(count)],
+                next_page_token="more" if page + 1 < len(counts) else "",
+            )
+            for page, count in enumerate(counts)
+        ]
+
+    async def list_log_entries(self, **_: Any) -> Any:
+        async def pages() -> AsyncIterator[Any]:
+            for answer in self._answers:
+                yield answer
+
+        return SimpleNamespace(pages=pages())
+
+
+@pytest.mark.parametrize(
+    ("counts", "texts", "is_complete"),
+    [
+        ([0, 0, 0, 2], ["3.0", "3.1"], True),
+        ([1, 0, 0, 1, 0, 1, 1], ["0.0", "3.0", "5.0", "6.0"], True),
+        ([0, 0, 0, 0, 2], [], False),
+    ],
+)
+async def test_an_empty_answer_is_not_the_end_of_a_search(
+    an_entry: Callable[..., Any], counts: list[int], texts: list[str], *, is_complete: bool
+) -> None:
+    reading = await _pages(Pages(an_entry, counts), {}, 4)
+    assert ([each.text for each in reading.entries], reading.is_complete) == (texts, is_complete)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ A run that crashed needs what came after the last word of that process.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -77,6 +79,7 @@ class Stream:
         until: From then on the run's own process speaks for itself; None: it has not begun to.
         resumes: From then on it did so no more, because it was dead; None: it lives.
         was_read: Whether entries have been read before.
+        is_loud: Whether its job writes so much that it is asked for alone, and for the newest only.
         asked_at: When they were last asked for.
     """
 
@@ -87,12 +90,18 @@ class Stream:
     until: datetime | None = None
     resumes: datetime | None = None
     was_read: bool = False
+    is_loud: bool = False
     asked_at: datetime
 
     @property
     def key(self) -> tuple[str, str]:
         """The job's."""
         return self.job.key
+
+    @property
+    def asked_until(self) -> datetime | None:
+        """Nothing that was written from then on is needed; None: everything may be."""
+        return self.until if self.resumes is None else None
 
     def is_over(self, now: datetime) -> bool:
         """Whether nothing that it needs can still arrive."""
@@ -140,7 +149,24 @@ class Stream:
             is_complete: Whether all was given that there was.
         """
         since = read_until - WINDOW if is_complete else read_until
+        if not is_complete and since == self.since:
+            # More of one moment than a query gives: the next one must not give the same again.
+            since += timedelta.resolution
         return replace(self, since=max(self.since, since), was_read=True)
+
+
+def loud_jobs(job_ids: Iterable[str], usual: int) -> set[str]:
+    """The jobs that a query had too little room for, so that others do not wait behind them.
+
+    Args:
+        job_ids: The job of each entry that the query gave.
+        usual: More than so many entries are too many; where no job has so many, that with most is
+            one all the same.
+    """
+    counts = Counter(job_ids)
+    return {
+        job_id for job_id, count in counts.items() if count > min(usual, max(counts.values()) - 1)
+    }
 
 
 def stream_of(run: RunView, job: JobSnapshot, target: Target) -> Stream:

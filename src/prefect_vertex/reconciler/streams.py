@@ -25,7 +25,14 @@ from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.lines import LogEntry, line_of, unsent
 from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
-from prefect_vertex.lifecycle.streaming import Need, Stream, need_of, stream_of, stream_of_name
+from prefect_vertex.lifecycle.streaming import (
+    Need,
+    Stream,
+    loud_jobs,
+    need_of,
+    stream_of,
+    stream_of_name,
+)
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
@@ -41,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 MAX_LINES = 500
 """Lines that one read brings into one run's log; of more the newest."""
+
+MAX_LOUD = 4
+"""Jobs that are asked for alone at one time, a request each: a quarter of the project's quota."""
 
 MAX_HINTED = 10_000
 
@@ -204,20 +214,37 @@ class Streams:
             self._hint(streams, pace.denial)
 
     async def _read(self, project: str, streams: Sequence[Stream], pace: Pace) -> None:
-        """One query for the project, for those first that have waited longest."""
+        """One query for the project, for those first that have waited longest.
+
+        Jobs that write more than it has room for are asked for alone, after all others.
+        """
         ordered = sorted(streams, key=lambda stream: stream.asked_at)
-        text, count = log_query([(stream.job.job_id, stream.since) for stream in ordered])
-        asked_at = self._world.clock.now()
-        key = ordered[0].target.credentials_key
-        try:
-            reading = await self._source.read(project, key, text)
-        except PrefectVertexError as error:
-            self._failed(project, pace, error)
+        quiet = [stream for stream in ordered if not stream.is_loud]
+        if quiet and not await self._ask(project, quiet, pace):
             return
+        now_known = [self._streams.get(stream.key) for stream in ordered]
+        loud = [stream for stream in now_known if stream is not None and stream.is_loud]
+        for stream in loud[:MAX_LOUD]:
+            if not await self._ask(project, [stream], pace):
+                return
         if pace.trouble:
             logger.info("Log entries in project %s can be read again.", project)
         pace.answered()
-        await self._bring_all(ordered[:count], reading, asked_at)
+
+    async def _ask(self, project: str, streams: Sequence[Stream], pace: Pace) -> bool:
+        """One query, and what comes of it; whether it was answered."""
+        first = streams[0]
+        until = first.asked_until if first.is_loud else None
+        text, count = log_query([(each.job.job_id, each.since) for each in streams], until)
+        asked_at = self._world.clock.now()
+        key = first.target.credentials_key
+        try:
+            reading = await self._source.read(project, key, text, newest=first.is_loud)
+        except PrefectVertexError as error:
+            self._failed(project, pace, error)
+            return False
+        await self._bring_all(streams[:count], reading, asked_at)
+        return True
 
     async def _bring_all(
         self, streams: Sequence[Stream], reading: LogReading, asked_at: datetime
@@ -227,7 +254,9 @@ class Streams:
         by_job: dict[str, list[LogEntry]] = defaultdict(list)
         for entry in reading.entries:
             by_job[entry.job_id].append(entry)
-        until = asked_at if reading.is_complete else reading.entries[-1].timestamp
+        loud: set[str] = set()
+        if not reading.is_complete:
+            loud = loud_jobs((entry.job_id for entry in reading.entries), MAX_LINES)
         for stream in streams:
             view = views.get(stream.run.id, stream.run)
             turned = await self._turned(stream, view)
@@ -235,8 +264,14 @@ class Streams:
                 continue
             self._streams[stream.key] = turned
             await self._bring(turned, by_job[stream.job.job_id], is_all=reading.is_complete)
-            turned = turned.after_read(until, is_complete=reading.is_complete)
-            self._streams[stream.key] = replace(turned, asked_at=asked_at)
+            if reading.is_complete or (reading.entries and stream.is_loud):
+                turned = turned.after_read(asked_at, is_complete=True)
+            elif reading.entries:
+                until = reading.entries[-1].timestamp
+                turned = turned.after_read(until, is_complete=False)
+            is_loud = stream.is_loud and not reading.is_complete
+            is_loud = is_loud or stream.job.job_id in loud
+            self._streams[stream.key] = replace(turned, is_loud=is_loud, asked_at=asked_at)
 
     async def _turned(self, stream: Stream, view: RunView) -> Stream | None:
         """The stream, by what its run has become; None where another worker brings it."""
@@ -272,8 +307,13 @@ class Streams:
             first, last = lines[0].timestamp, lines[-1].timestamp
             known = await self._journal.known(stream.run, first, last)
             lines = [line for line in lines if key_of(line) not in known]
-        if len(lines) > MAX_LINES:
-            text = f"{len(lines) - MAX_LINES} earlier log lines are left out here."
+        # Of a loud job the oldest entries that came are the newest of more, unless they are known.
+        has_gap = stream.is_loud and not is_all and bool(fresh) and fresh[0] is entries[0]
+        if lines and (has_gap or len(lines) > MAX_LINES):
+            count = len(lines) - MAX_LINES
+            text = "Earlier log lines are left out here: this job writes more than can be read."
+            if not has_gap:
+                text = f"{count} earlier log lines are left out here."
             self._world.runs.log(stream.run, logging.INFO, text)
             lines = lines[-MAX_LINES:]
         if lines:

@@ -14,35 +14,44 @@ MAX_JOBS = 500
 """Some 13,000 characters."""
 
 
-def log_query(wanted: Sequence[tuple[str, datetime]]) -> tuple[str, int]:
+def log_query(
+    wanted: Sequence[tuple[str, datetime]], until: datetime | None = None
+) -> tuple[str, int]:
     """The query for jobs, each by its id and from when on.
 
     Args:
         wanted: The most urgent first; not empty.
+        until: Only entries from before then; None: all.
 
     Returns:
         The text, and how many of the jobs it asks for: those that there is room for.
     """
     count = min(len(wanted), MAX_JOBS)
-    while len(text := _query(wanted[:count])) > MAX_LENGTH:
+    while len(text := _query(wanted[:count], until)) > MAX_LENGTH:
         count = count * 3 // 4
     return text, count
 
 
-def _query(wanted: Sequence[tuple[str, datetime]]) -> str:
-    groups: dict[datetime, list[str]] = {}
+def _query(wanted: Sequence[tuple[str, datetime]], until: datetime | None) -> str:
+    groups: dict[datetime, list[tuple[str, datetime]]] = {}
     for job_id, since in wanted:
-        # By the minute: what was read before is known again.
+        # By the minute, but from the first of their moments on and not from the minute's beginning:
+        # reading that was cut short must go on where it stopped.
         minute = since.astimezone(UTC).replace(second=0, microsecond=0)
-        groups.setdefault(minute, []).append(job_id)
-    clauses = [_clause(ids, since) for since, ids in sorted(groups.items())]
-    return f'resource.type="ml_job" AND ({" OR ".join(clauses)})'
+        groups.setdefault(minute, []).append((job_id, since))
+    clauses = [_clause(group) for _, group in sorted(groups.items())]
+    end = "" if until is None else f' AND timestamp<"{_moment(until)}"'
+    return f'resource.type="ml_job" AND ({" OR ".join(clauses)}){end}'
 
 
-def _clause(job_ids: Sequence[str], since: datetime) -> str:
-    ids = " OR ".join(_quoted(job_id) for job_id in job_ids)
-    moment = since.replace(tzinfo=None).isoformat(timespec="seconds")
-    return f'(resource.labels.job_id=({ids}) AND timestamp>="{moment}Z")'
+def _clause(group: Sequence[tuple[str, datetime]]) -> str:
+    ids = " OR ".join(_quoted(job_id) for job_id, _ in group)
+    since = min(since for _, since in group)
+    return f'(resource.labels.job_id=({ids}) AND timestamp>="{_moment(since)}")'
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _quoted(value: str) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from importlib import import_module
 from typing import Any, Final, Protocol
@@ -34,6 +34,8 @@ PAGE_SIZE: Final = 1000
 """The most that one answer holds."""
 PAGES: Final = 4
 """Reads that one query may take: at four queries a minute, a quarter of the project's quota."""
+EMPTY_PAGES: Final = 4
+"""Answers more that may hold nothing and yet say that the search goes on."""
 TIMEOUT_SECONDS: Final = 30.0
 
 _SERVICE: Final = "google.cloud.logging_v2.services.logging_service_v2"
@@ -58,7 +60,10 @@ LoadCredentials = Callable[[str], Awaitable[VertexCredentials]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """What one query gave, by timestamp; not complete where there was more."""
+    """What one query gave, by timestamp; not complete where there was more.
+
+    It may be empty and not complete: the search did not come to its end.
+    """
 
     entries: tuple[LogEntry, ...] = ()
     is_complete: bool = True
@@ -67,8 +72,16 @@ class LogReading:
 class LogSource(Protocol):
     """Where entries come from."""
 
-    async def read(self, project: str, credentials_key: str, query: str) -> LogReading:
+    async def read(
+        self, project: str, credentials_key: str, query: str, *, newest: bool = False
+    ) -> LogReading:
         """The entries of a project that a query asks for, the oldest first.
+
+        Args:
+            project: Its id.
+            credentials_key: Whose credentials.
+            query: The filter.
+            newest: Where there are too many, those that are the newest, and of these one answer's.
 
         Raises:
             PrefectVertexError: They cannot be read.
@@ -104,8 +117,10 @@ class CloudLogs:
         self._clients: dict[str, _Client] = {}
         self.page_size = PAGE_SIZE
 
-    async def read(self, project: str, credentials_key: str, query: str) -> LogReading:
-        """See `LogSource`; at most `PAGES` answers."""
+    async def read(
+        self, project: str, credentials_key: str, query: str, *, newest: bool = False
+    ) -> LogReading:
+        """See `LogSource`; at most `PAGES` answers with entries, and `EMPTY_PAGES` without."""
         parent = f"projects/{project}"
         address = emulator_address(
             self._environ, variable=EMULATOR_VARIABLE, service="Cloud Logging"
@@ -118,15 +133,16 @@ class CloudLogs:
         request = {
             "resource_names": [parent],
             "filter": query,
-            "order_by": "timestamp asc",
+            "order_by": "timestamp desc" if newest else "timestamp asc",
             "page_size": self.page_size,
         }
         try:
             with translated("read log entries", parent, peer=peer):
-                return await _pages(client, request)
+                reading = await _pages(client, request, 1 if newest else PAGES)
         except AccessDeniedError as error:
             hint = _mend(error, project, credentials)
             raise AccessDeniedError(error.message, verdict=error.verdict, hint=hint) from error
+        return replace(reading, entries=reading.entries[::-1]) if newest else reading
 
     async def _open(self, address: str, key: str, credentials: VertexCredentials | None) -> Any:
         """The connection for those credentials, kept while they are the same."""
@@ -164,14 +180,15 @@ def _connected(address: str, credentials: VertexCredentials | None) -> Any:
     )
 
 
-async def _pages(client: Any, request: Mapping[str, Any]) -> LogReading:
+async def _pages(client: Any, request: Mapping[str, Any], most: int) -> LogReading:
     pager = await client.list_log_entries(request=request, timeout=TIMEOUT_SECONDS, retry=None)
     entries: list[LogEntry] = []
-    read = 0
+    full = empty = 0
     async for page in pager.pages:
         entries += [entry_of(each) for each in page.entries]
-        read += 1
-        if read == PAGES:
+        full += bool(page.entries)
+        empty += not page.entries
+        if full == most or empty == EMPTY_PAGES:
             return LogReading(entries=tuple(entries), is_complete=not page.next_page_token)
     return LogReading(entries=tuple(entries))
 
