@@ -10,6 +10,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Completed, Pending, Running
 
+from prefect_vertex.cli.jobs.command import parse_span
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.emulator.seeds import Seed
 from prefect_vertex.errors import PlanError
@@ -215,6 +216,37 @@ def test_a_person_reads_plain_columns_and_the_command_that_settles(scene: Scene)
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"), [("0d", 0), ("00090s", 90), (" 12H ", 43_200), ("36500d", 36_500 * DAY)]
+)
+def test_a_time_span_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert parse_span("--since", text).total_seconds() == seconds
+
+
+@pytest.mark.parametrize("span", ["0d", "100w"])
+def test_any_span_looks_back(scene: Scene, span: str) -> None:
+    """Nought takes every ended job, and of those nothing is left."""
+    ended = scene.run(Pending(), Running(), Completed())
+    job = scene.job(ended.id, "SUCCEEDED", age=2 * DAY)
+
+    assert (job in scene.seen("--since", span)) == (span != "0d")
+    assert (job in scene.done("--delete-older-than", span)["would"]) == (span == "0d")
+
+
+def test_a_run_s_name_cannot_steer_the_terminal(scene: Scene) -> None:
+    """Control characters and line breaks are spelled out, in rows, steps and previews."""
+    run = scene.run(Pending(), Running())
+    scene.desk.client.request("PATCH", f"/flow_runs/{run.id}", json={"name": "a\x1b[2J\nb\u202e"})
+    scene.job(run.id, "FAILED", message="The replica workerpool0-0 exited with a non-zero status")
+    listed = scene.desk.run("jobs", "--pool", scene.pool)
+    preview = scene.desk.run("jobs", "--pool", scene.pool, "--cancel", str(run.id))
+
+    for done in (listed, preview):
+        assert done.returncode == 0
+        assert "a\\x1b[2J\\nb\\u202e" in done.stdout
+        assert not {"\x1b", "\u202e"} & set(done.stdout)
+
+
+@pytest.mark.parametrize(
     ("words", "error", "says"),
     [
         (["--pool", "no-such-pool"], PlanError, "prefect work-pool create no-such-pool"),
@@ -224,6 +256,13 @@ def test_a_person_reads_plain_columns_and_the_command_that_settles(scene: Scene)
         (["--yes"], WrongUseError, "--yes goes with"),
         (["--since", "soon"], WrongUseError, "not a time span"),
         (["--delete-older-than", "99999999999w"], WrongUseError, "longer than any job is old"),
+        (["--delete-older-than", "800000d"], WrongUseError, "longer than any job is old"),
+        (["--since", "800000d"], WrongUseError, "longer than any job is old"),
+        (["--since", "9" * 5000 + "s"], WrongUseError, "longer than any job is old"),
+        (["--since", "x" * 5000], WrongUseError, "not a time span"),
+        (["--delete-older-than", ""], WrongUseError, "--delete-older-than is '', not a time span"),
+        (["--cancel", ""], WrongUseError, "--cancel names no flow run"),
+        (["--pool", ""], WrongUseError, "--pool names no work pool"),
     ],
 )
 def test_a_mistake_is_an_error_of_one_line(
@@ -236,4 +275,5 @@ def test_a_mistake_is_an_error_of_one_line(
 
     assert says in str(raised.value)
     assert isinstance(raised.value, WrongUseError) == (error is WrongUseError)
+    assert len(str(raised.value)) < 200
     assert "\n" not in str(raised.value)

@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from prefect_vertex.cli.jobs.errands import Options
     from prefect_vertex.reconciler.ports import World
 
-_SPAN = re.compile(r"(\d+)([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LONGEST = timedelta(days=36_500)
+"""Of a time span; before today it is still a moment that Vertex AI and Python have."""
+
+_SPAN = re.compile(r"([0-9]+)([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DIGITS, _SHOWN = 10, 40
 
 
 def jobs(  # noqa: PLR0913 - keywords only, each an option
@@ -37,8 +41,8 @@ def jobs(  # noqa: PLR0913 - keywords only, each an option
     since: str = "1d",
     json: bool = False,
     settle: bool = False,
-    cancel: Annotated[str, Parameter(name="--cancel")] = "",
-    delete_older_than: str = "",
+    cancel: Annotated[str | None, Parameter(name="--cancel")] = None,
+    delete_older_than: str | None = None,
     yes: bool = False,
 ) -> int:
     """Show a pool's CustomJobs beside their flow runs, and where the two disagree.
@@ -63,17 +67,26 @@ def jobs(  # noqa: PLR0913 - keywords only, each an option
 
     chosen: list[Literal["settle", "cancel", "delete"]] = []
     chosen += ["settle"] if settle else []
-    chosen += ["cancel"] if cancel else []
-    chosen += ["delete"] if delete_older_than else []
+    chosen += ["cancel"] if cancel is not None else []
+    chosen += ["delete"] if delete_older_than is not None else []
     if len(chosen) > 1:
         raise WrongUseError("Name one of --settle, --cancel and --delete-older-than.")
     if yes and not chosen:
         raise WrongUseError("--yes goes with --settle, --cancel or --delete-older-than.")
+    # An unset shell variable is a mistake, not another command.
+    if not pool.strip():
+        raise WrongUseError("--pool names no work pool.")
+    if cancel is not None and not cancel.strip():
+        raise WrongUseError("--cancel names no flow run.")
     options = Options(
         pool=pool,
         act=chosen[0] if chosen else "",
-        run=cancel,
-        age=parse_span("--delete-older-than", delete_older_than) if delete_older_than else None,
+        run=cancel or "",
+        age=(
+            parse_span("--delete-older-than", delete_older_than)
+            if delete_older_than is not None
+            else None
+        ),
         since=parse_span("--since", since),
         json=json,
         yes=yes,
@@ -89,15 +102,16 @@ def parse_span(option: str, text: str) -> timedelta:
         WrongUseError: It is none.
     """
     match = _SPAN.fullmatch(text.strip().lower())
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     if match is None:
         raise WrongUseError(
-            f"{option} is {text!r}, not a time span.",
+            f"{option} is {shown!r}, not a time span.",
             hint="Write a number and s, m, h, d or w, such as 30d.",
         )
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError as error:
-        raise WrongUseError(f"{option} is {text!r}: longer than any job is old.") from error
+    number = match[1].lstrip("0") or "0"
+    if len(number) > _DIGITS or int(number) * _SECONDS[match[2]] > LONGEST.total_seconds():
+        raise WrongUseError(f"{option} is {shown!r}: longer than any job is old.")
+    return timedelta(seconds=int(number) * _SECONDS[match[2]])
 
 
 async def _jobs(options: Options) -> int:
@@ -118,11 +132,12 @@ async def _jobs(options: Options) -> int:
 async def _show_and_act(options: Options, client: PrefectClient, world: World) -> int:
     from prefect_vertex.cli.jobs.errands import Errand
     from prefect_vertex.cli.jobs.looking import look
+    from prefect_vertex.cli.jobs.showing import printable
 
     with working(f"Looking at the jobs of {options.pool}"):
         seen = await look(world, since=None if options.act == "delete" else options.since)
     for line in dict.fromkeys(seen.troubles):
-        sys.stderr.write(f"warning: {line}\n")
+        sys.stderr.write(f"warning: {printable(line)}\n")
     if not seen.places:
         sys.stderr.write(
             "warning: neither the pool, its deployments nor its runs name a project and a region.\n"

@@ -20,6 +20,7 @@ from prefect_vertex.cli.jobs.showing import (
     HEADINGS,
     STYLES,
     as_json,
+    printable,
     rows_of,
     steps_of,
     title_of,
@@ -126,7 +127,7 @@ class Errand:
         self.report["would"] = would
         if not self._goes_on(len(would), "step"):
             for line in would:
-                self._print(f"  {line}")
+                self._print(f"  {printable(line)}")
             return True
         if not goes:
             await cancel_jobs(self.world, self.seen, run_id, tell=self._tell)
@@ -214,7 +215,7 @@ class Errand:
         if steps and self.options.act != "settle":
             self._print(f"\n{len(steps)} to settle:")
         for run_id, step in steps.items():
-            self._print(f"  {title_of(self.seen, run_id)}: {step}")
+            self._print(f"  {title_of(self.seen, run_id)}: {printable(step)}")
 
     def _print_pairs(self, keys: set[tuple[str, str]] | None = None) -> None:
         pairs = [
@@ -227,7 +228,7 @@ class Errand:
 
     def _tell(self, text: str) -> None:
         self.report.setdefault("done", []).append(text)
-        self._print(f"  {text}")
+        self._print(f"  {printable(text)}")
 
     def _print(self, text: str) -> None:
         if not self.options.json:

@@ -18,7 +18,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 def rows_of(pairs: Sequence[Pair], now: datetime) -> list[tuple[str, ...]]:
     """One row for each pair, under HEADINGS."""
-    return [
+    rows = [
         (
             pair.job.resource_name.job_id if pair.job is not None else "-",
             pair.job.resource_name.location if pair.job is not None else "-",
@@ -31,6 +31,14 @@ def rows_of(pairs: Sequence[Pair], now: datetime) -> list[tuple[str, ...]]:
         )
         for pair in pairs
     ]
+    return [tuple(map(printable, row)) for row in rows]
+
+
+def printable(text: str) -> str:
+    """Text that only prints: anybody names runs, and a name must not steer a terminal."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def age_of(age: timedelta) -> str:
@@ -62,7 +70,7 @@ def steps_of(seen: Look) -> dict[str, str]:
 def title_of(seen: Look, run_id: str) -> str:
     """How lines name a run."""
     run = seen.runs.get(run_id)
-    return run.name if run is not None else f"deleted flow run {run_id}"
+    return printable(run.name) if run is not None else f"deleted flow run {run_id}"
 
 
 def as_json(seen: Look) -> dict[str, Any]:
