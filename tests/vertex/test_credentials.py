@@ -134,7 +134,7 @@ def test_a_machine_without_credentials_is_told_what_was_looked_for_and_what_to_s
     text = str(caught.value)
     assert "GOOGLE_APPLICATION_CREDENTIALS (not set)" in text
     assert "gcloud auth application-default login" in text
-    assert "VERTEX_AI_EMULATOR_HOST" in text
+    assert "prefect-vertex emulator start" in text
     assert "\n" not in text
 
 
