@@ -143,9 +143,53 @@ def test_of_a_dead_process_only_what_it_sent_is_left_out() -> None:
     lost = an_entry("12:00:02.000 | INFO    | Flow run 'a' - step 2", second=2)
     traceback = an_entry("ValueError: x", second=3)
     fatal = an_entry("Fatal Python error: Segmentation fault", second=4)
-    said = {"step 1", "Traceback (most recent call last):", "ValueError: x"}
+    said = [
+        (NOON + timedelta(seconds=second), text)
+        for second, text in ((1, "step 1"), (3, "Traceback …"), (3, "ValueError: x"))
+    ]
 
     assert unsent([fatal, traceback, lost, sent], said) == [lost, fatal]
+
+
+def test_a_line_that_was_sent_stands_for_one_entry_of_its_time() -> None:
+    """Others like it, printed or lost, are not in Prefect."""
+    printed = an_entry("retrying", second=19.9)
+    sent = an_entry("12:00:20.000 | INFO    | Flow run 'a' - retrying", second=20)
+    lost = an_entry("12:00:25.000 | INFO    | Flow run 'a' - retrying", second=25)
+    later = an_entry("retrying", second=90)
+    said = [(NOON + timedelta(seconds=20), "retrying"), (NOON, "retrying")]
+
+    assert unsent([printed, sent, lost, later], said) == [printed, lost, later]
+
+
+def test_other_replicas_send_to_flow_runs_of_their_own() -> None:
+    """What the leader said is nothing about them."""
+    record = an_entry("12:00:01.000 | INFO | Flow run 'b' - up", task_name="workerpool1-0")
+    print_ = an_entry("up", second=5, task_name="workerpool1-0")
+    assert unsent([record, print_], [(NOON, "up")]) == [print_]
+
+
+def test_what_the_shell_says_after_a_record_is_not_a_part_of_it() -> None:
+    record = an_entry("12:00:01.000 | ERROR   | Flow run 'a' - boom", second=1)
+    frame = [
+        an_entry(text, second=1.1 + number / 100)
+        for number, text in enumerate(
+            ["Traceback (most recent call last):", '  File "a.py"', "    f()", "KeyboardInterrupt"]
+        )
+    ]
+    killed = an_entry("Killed", second=1.3)
+    note = an_entry("note: on GPU 0", second=1.4)
+
+    assert unsent([record, killed]) == [killed]
+    assert unsent([record, *frame, killed, note]) == [killed, note]
+    assert unsent([record, *frame[:3], killed]) == [killed]
+
+
+def test_a_run_loggers_line_is_known_in_colour() -> None:
+    text = "12:00:01.000 | \x1b[36mINFO\x1b[0m    | Flow run\x1b[35m 'a'\x1b[0m - hello"
+    entry = an_entry(text, second=1)
+    assert unsent([entry]) == []
+    assert unsent([entry], [(entry.timestamp, "hello")]) == []
 
 
 def test_lines_are_in_order_and_blank_ones_are_none() -> None:

@@ -11,6 +11,7 @@ from prefect_vertex.lifecycle.run import RunState
 from prefect_vertex.lifecycle.streaming import (
     AFTER_END,
     LATE,
+    OTHERS_BEFORE,
     WINDOW,
     Need,
     Stream,
@@ -100,9 +101,21 @@ def test_a_run_that_crashed_later_is_told_what_followed_its_last_word(
     assert taken == [0, 9, 20, 30]
 
 
+def test_of_other_replicas_it_is_told_what_they_wrote_some_time_before(
+    stream: Stream, now: datetime
+) -> None:
+    last_word = now + 10 * SECOND + OTHERS_BEFORE
+    crashed = stream.crashed(stream.run, now + 5 * SECOND, last_word)
+    for task_name, first in (("workerpool1-3", now + 10 * SECOND), ("service", last_word)):
+        assert crashed.takes(first, task_name)
+        assert not crashed.takes(first - SECOND, task_name)
+    early = stream.crashed(stream.run, now + 5 * SECOND, now + 6 * SECOND)
+    assert early.takes(now + 5 * SECOND, "workerpool1-3")
+
+
 def test_a_long_life_is_not_read_again(stream: Stream, now: datetime) -> None:
     crashed = stream.crashed(stream.run, now + 10 * SECOND, now + 9999 * SECOND)
-    assert crashed.since == now + 9999 * SECOND
+    assert crashed.since == now + 9999 * SECOND - OTHERS_BEFORE
 
 
 def test_reads_overlap_and_go_on_where_one_was_cut_short(stream: Stream, now: datetime) -> None:

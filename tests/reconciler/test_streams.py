@@ -219,7 +219,7 @@ async def test_a_crash_of_a_running_flow_shows_what_followed_its_last_word(
     streams = scene.streams(worker)
     run, _ = await stage.running(worker)
     scene.write(run, "12:00:00.000 | INFO    | Flow run 'a' - step 1")
-    scene.diary.own[run.id] = LastWords(at=stage.wall.now(), lines=frozenset({"step 1"}))
+    scene.diary.own[run.id] = LastWords(at=stage.wall.now(), lines=((stage.wall.now(), "step 1"),))
     for _ in range(8):
         await scene.poll(streams, worker)
     scene.write(run, "Fatal Python error: Segmentation fault")
@@ -229,6 +229,30 @@ async def test_a_crash_of_a_running_flow_shows_what_followed_its_last_word(
 
     assert run.state is RunState.CRASHED
     assert scene.diary.texts(run) == ["workerpool0-0: Fatal Python error: Segmentation fault"]
+
+
+async def test_the_last_lines_of_a_replica_that_died_before_the_leader_are_there(
+    stage: Stage, scene: Scene
+) -> None:
+    """The leader spoke on until it was ended; the other's lines are older than its last word."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker)
+    scene.write(run, "long ago", "workerpool1-0")
+    for _ in range(20):
+        await scene.poll(streams, worker)
+    scene.write(run, "12:00:00.000 | INFO    | Flow run 'b' - its own", "workerpool1-0")
+    scene.write(run, "Killed", "workerpool1-0")
+    scene.write(run, "a print of the leader's")
+    stage.clock._now += 30
+    scene.diary.own[run.id] = LastWords(at=stage.wall.now(), lines=((stage.wall.now(), "on"),))
+    scene.write(run, "12:00:30.000 | INFO    | Flow run 'a' - on")
+    stage.move(stage.job(run), "FAILED", (3, "The replica workerpool1-0 exited."))
+    for _ in range(3):
+        await scene.poll(streams, worker)
+
+    assert run.state is RunState.CRASHED
+    assert scene.diary.texts(run) == ["workerpool1-0: Killed"]
 
 
 async def test_another_worker_goes_on_without_a_double(stage: Stage, scene: Scene) -> None:

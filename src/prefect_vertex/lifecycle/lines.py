@@ -8,7 +8,8 @@ their severity.  Form of entries: public dumps of `ml_job` entries.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,6 +19,9 @@ DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
 SERVICE_TASK = "service"
 """`task_name` of what Vertex AI itself says."""
 
+LEADER_TASK = "workerpool0-0"
+"""`task_name` of the replica whose process is the flow run's."""
+
 LOGGER_PREFIX = "prefect.vertex."
 """A line's logger in Prefect is this and the replica's name, such as workerpool0-0."""
 
@@ -26,6 +30,14 @@ WORKER_LOGGER = "prefect.flow_runs.worker"
 
 CONTINUATION = timedelta(seconds=1)
 """So soon after a record's first line the others of the same record follow."""
+
+SAID_WITHIN = timedelta(seconds=10)
+"""So far apart are at most the times of a line in Prefect and of the same line in Cloud Logging."""
+
+SaidLine = tuple[datetime, str]
+"""A line that a process sent to Prefect, and when."""
+
+EntryKey = tuple[str, str, str]
 
 _LEVELS = {
     "TRACE": DEBUG,
@@ -59,6 +71,13 @@ _RUN_LOGGER = re.compile(
     r" - (?P<message>.*)",
     re.DOTALL,
 )
+_TRACEBACK_LINES = (
+    "Traceback (most recent call last):",
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+# A traceback's last line: a name with a text, or a name that is an exception's by itself.
+_EXCEPTION = re.compile(r"[^\W\d][\w.]*(?::|(?<=Error|.Exit)$|(?<=Exception|Interrupt)$)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
 # google.logging.type.LogSeverity: from this number on.
 _SEVERITIES = ((600, CRITICAL), (500, ERROR), (400, WARNING), (200, INFO), (100, DEBUG))
@@ -89,7 +108,7 @@ class LogEntry:
         return (self.timestamp, self.insert_id)
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> EntryKey:
         """What no other entry has."""
         return (self.job_id, self.task_name, self.insert_id)
 
@@ -141,41 +160,88 @@ def is_from_container(logger: str) -> bool:
     return logger != WORKER_LOGGER and not logger.startswith(LOGGER_PREFIX)
 
 
-def unsent(entries: Iterable[LogEntry], said: Collection[str] | None = None) -> list[LogEntry]:
+def unsent(entries: Iterable[LogEntry], said: Iterable[SaidLine] | None = None) -> list[LogEntry]:
     """The entries in order, without those that the container's process sent to Prefect itself.
 
     Args:
         entries: Of one job.
-        said: The lines that the run's own process has sent; None: whatever has the form of
-            Prefect's run loggers is taken to be sent.
+        said: The lines that the run's own process, which is the leader's, has sent, and when; None:
+            whatever has the form of Prefect's run loggers is taken to be sent, as it always is of
+            other replicas, which send theirs to flow runs of their own.
     """
-    kept: list[LogEntry] = []
-    records: dict[str, datetime] = {}
-    for entry in sorted(entries, key=lambda entry: entry.order):
-        if not entry.text.strip():
-            continue
-        match = _RUN_LOGGER.match(entry.text) if entry.is_plain else None
-        if said is not None:
-            text = (match["message"] if match else entry.text).strip()
-            if entry.task_name == SERVICE_TASK or text not in said:
-                kept.append(entry)
-        elif match is not None:
-            records[entry.task_name] = entry.timestamp
-        elif not _continues(entry, records):
-            kept.append(entry)
-    return kept
+    ordered = sorted(entries, key=lambda entry: entry.order)
+    ordered = [entry for entry in ordered if entry.text.strip()]
+    if said is None:
+        sent = _sent_by_form(ordered)
+    else:
+        sent = _sent_by_word([each for each in ordered if each.task_name == LEADER_TASK], said)
+        sent |= _sent_by_form([each for each in ordered if each.task_name != LEADER_TASK])
+    return [entry for entry in ordered if entry.key not in sent]
 
 
-def _continues(entry: LogEntry, records: dict[str, datetime]) -> bool:
-    """Whether a line belongs to the record before it, such as its traceback."""
-    begun = records.get(entry.task_name)
-    if begun is None:
-        return False
-    has_own_prefix = any(prefix.match(entry.text[:_PREFIX_LENGTH]) for prefix in _PREFIXES)
-    if has_own_prefix or not entry.is_plain or entry.timestamp - begun > CONTINUATION:
-        del records[entry.task_name]
-        return False
-    return True
+def _sent_by_word(entries: Iterable[LogEntry], said: Iterable[SaidLine]) -> set[EntryKey]:
+    """Each line that was sent stands for one entry of about its time, and for no other like it."""
+    left: dict[str, list[datetime]] = defaultdict(list)
+    for at, text in said:
+        left[_bare(text).strip()].append(at)
+    sent: set[EntryKey] = set()
+    messages = [(_message(entry), entry) for entry in entries]
+    # What has the form of a run logger's record is rather the line that was sent than a print.
+    for message, entry in sorted(messages, key=lambda each: each[0] is None):
+        times = left.get((_bare(entry.text) if message is None else message).strip(), [])
+        nearest = min(times, key=lambda at: abs(entry.timestamp - at), default=None)
+        if nearest is not None and abs(entry.timestamp - nearest) <= SAID_WITHIN:
+            times.remove(nearest)
+            sent.add(entry.key)
+    return sent
+
+
+def _sent_by_form(entries: Iterable[LogEntry]) -> set[EntryKey]:
+    """The records of run loggers, each with the traceback that follows it at once."""
+    sent: set[EntryKey] = set()
+    records: dict[str, _Record] = {}
+    for entry in entries:
+        record = records.get(entry.task_name)
+        if _message(entry) is not None:
+            records[entry.task_name] = _Record(entry.timestamp)
+            sent.add(entry.key)
+        elif record is not None and record.goes_on_with(entry):
+            sent.add(entry.key)
+        else:
+            records.pop(entry.task_name, None)
+    return sent
+
+
+@dataclass(slots=True)
+class _Record:
+    """A run logger's record, as its lines come."""
+
+    begun_at: datetime
+    is_in_traceback: bool = False
+
+    def goes_on_with(self, entry: LogEntry) -> bool:
+        """Whether a line belongs to it.
+
+        Only a traceback, and what is indented: nothing else tells it from another's line, such as
+        the shell's `Killed`, and a line too many is better than one that is nowhere.
+        """
+        text = _bare(entry.text[:_PREFIX_LENGTH])
+        if not entry.is_plain or entry.timestamp - self.begun_at > CONTINUATION:
+            return False
+        if text.startswith(_TRACEBACK_LINES):
+            self.is_in_traceback = True
+            return True
+        if text[:1].isspace():
+            return True
+        is_end = self.is_in_traceback and _EXCEPTION.match(text) is not None
+        self.is_in_traceback = False
+        return is_end
+
+
+def _message(entry: LogEntry) -> str | None:
+    """What a run logger said, if an entry has the form of its record."""
+    match = _RUN_LOGGER.match(_bare(entry.text)) if entry.is_plain else None
+    return match["message"] if match is not None else None
 
 
 def _level_of_severity(severity: int) -> int:

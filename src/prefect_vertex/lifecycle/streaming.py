@@ -2,7 +2,8 @@
 
 A run that waits needs all of its job's; one that has started needs those from before its start,
 which may come late, and nothing of what follows: from then on its process speaks to Prefect itself.
-A run that crashed needs what came after the last word of that process.
+A run that crashed needs what came after the last word of that process, which is the leader's, and
+what other replicas wrote from some time before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
+from prefect_vertex.lifecycle.lines import LEADER_TASK, SERVICE_TASK
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
+
+OTHERS_BEFORE = timedelta(seconds=120)
+"""So long the leader may go on speaking after another replica, which ends the job, has died."""
 
 AFTER_END = timedelta(seconds=180)
 """So long after a crash, or after the end of a waiting run's job, entries are still read."""
@@ -78,6 +83,7 @@ class Stream:
         since: Entries from then on are asked for.
         until: From then on the run's own process speaks for itself; None: it has not begun to.
         resumes: From then on it did so no more, because it was dead; None: it lives.
+        others_resume: From then on other replicas' lines are for the run's log again.
         was_read: Whether entries have been read before.
         is_loud: Whether its job writes so much that it is asked for alone, and for the newest only.
         asked_at: When they were last asked for.
@@ -89,6 +95,7 @@ class Stream:
     since: datetime
     until: datetime | None = None
     resumes: datetime | None = None
+    others_resume: datetime | None = None
     was_read: bool = False
     is_loud: bool = False
     asked_at: datetime
@@ -112,13 +119,15 @@ class Stream:
         # Of a run that is deleted nothing is heard any more.
         return now - self.run.observed_at > AFTER_END
 
-    def takes(self, timestamp: datetime) -> bool:
-        """Whether an entry of that time is for the run's log."""
+    def takes(self, timestamp: datetime, task_name: str = LEADER_TASK) -> bool:
+        """Whether an entry of that time, of that replica or the service, is for the run's log."""
         if timestamp < self.since:
             return False
         if self.until is None or timestamp < self.until:
             return True
-        return self.resumes is not None and timestamp >= self.resumes
+        is_leaders = task_name in {LEADER_TASK, SERVICE_TASK}
+        resumes = self.resumes if is_leaders else self.others_resume
+        return resumes is not None and timestamp >= resumes
 
     def started(self, run: RunView, at: datetime) -> Stream:
         """The same, for a run whose own process has begun to speak."""
@@ -137,9 +146,13 @@ class Stream:
         if started_at is None:
             return replace(self, run=run, until=None)
         resumes = max(started_at, last_word or started_at)
+        # The last word is the leader's; another may have died first, and spoken no more.
+        others = max(started_at, resumes - OTHERS_BEFORE)
         # A long life's lines are not read again from its beginning.
-        since = self.since if self.was_read else max(self.since, resumes)
-        return replace(self, run=run, since=since, until=started_at, resumes=resumes)
+        since = self.since if self.was_read else max(self.since, others)
+        return replace(
+            self, run=run, since=since, until=started_at, resumes=resumes, others_resume=others
+        )
 
     def after_read(self, read_until: datetime, *, is_complete: bool) -> Stream:
         """The same, to be read on.

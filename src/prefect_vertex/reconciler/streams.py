@@ -299,7 +299,7 @@ class Streams:
 
     async def _bring(self, stream: Stream, entries: Sequence[LogEntry], *, is_all: bool) -> None:
         fresh = [each for each in entries if each not in self._seen]
-        fresh = [each for each in fresh if stream.takes(each.timestamp)]
+        fresh = [each for each in fresh if stream.takes(each.timestamp, each.task_name)]
         words = self._words.get(stream.key)
         kept = unsent(fresh, words.lines if words is not None else None)
         lines = [line_of(entry) for entry in kept]

@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import Log, StateType
 from prefect.client.schemas.sorting import LogSort
 from prefect.settings import PREFECT_LOGGING_TO_API_BATCH_SIZE, PREFECT_LOGGING_TO_API_ENABLED
 
-from prefect_vertex.lifecycle.lines import Line, is_from_container
+from prefect_vertex.lifecycle.lines import Line, SaidLine, is_from_container
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.telling import as_logs, cut
@@ -41,11 +41,11 @@ class LastWords:
 
     Attributes:
         at: When; None: it has never said anything.
-        lines: Its last lines.
+        lines: Its last lines, each as often as it was sent; of a text of several, the whole too.
     """
 
     at: datetime | None = None
-    lines: frozenset[str] = frozenset()
+    lines: tuple[SaidLine, ...] = ()
 
 
 class Journal(Protocol):
@@ -106,10 +106,13 @@ class PrefectJournal:
                 self._of(run), limit=PAGE_SIZE, sort=LogSort.TIMESTAMP_DESC
             )
         own = [log for log in logs if is_from_container(log.name)]
-        texts = [line.strip() for log in own for line in log.message.splitlines()]
-        texts += [log.message.strip() for log in own]
+        lines: list[SaidLine] = []
+        for log in own:
+            texts = log.message.splitlines()
+            texts += [log.message] if len(texts) > 1 else []
+            lines += [(as_aware(log.timestamp), text) for text in texts]
         times = [as_aware(log.timestamp) for log in own]
-        return LastWords(at=max(times, default=None), lines=frozenset(texts))
+        return LastWords(at=max(times, default=None), lines=tuple(lines))
 
     async def started_at(self, run: RunView) -> datetime | None:
         """See `Journal.started_at`."""
