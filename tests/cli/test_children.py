@@ -20,6 +20,9 @@ PARENT = """
 import os, signal, sys, time
 from pathlib import Path
 from prefect_vertex.cli.children import Children
+# Whoever runs the tests in the background may have had these ignored, and that is inherited.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Children(Path(sys.argv[1])) as children:
     child = children.start("sleeper", [sys.executable, "-c", sys.argv[2]], env=dict(os.environ))
     print(child.process.pid, flush=True)
