@@ -139,6 +139,17 @@ def test_who_cancelled_stands_in_the_runs_history(
     assert record.reason == reason
 
 
+def test_a_job_that_was_stopped_once_its_run_had_ended_is_no_failure(
+    told: Build, a_job: Build, a_run: Build
+) -> None:
+    """By the worker, by `prefect-vertex jobs --cancel`, or by hand: it matters no more."""
+    run: RunView = a_run(RunState.COMPLETED)
+    (record,) = told(a_job("CANCELLED", started=60, ended=600), run=run).attempts
+
+    assert record.reason == "stopped after its run had ended"
+    assert not record.failed
+
+
 def test_provisioning_began_when_it_was_shown_between_create_and_start(
     told: Build, a_job: Build, at: At
 ) -> None:

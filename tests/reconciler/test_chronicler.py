@@ -182,6 +182,25 @@ async def test_a_crash_is_drawn_with_its_reason(
     assert (event["reason"], event["replica"]) == ("out-of-memory", "workerpool0-0")
 
 
+async def test_a_run_that_ended_before_its_holder_was_known_to_be_gone_is_drawn_once_it_is(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """Prefect calls a worker offline 90 s after its last heartbeat; the end is seen long before."""
+    one, other = await drawing("one"), await drawing("other")
+    run, _ = await stage.running(one)
+    await stage.kill(one)
+    pages.shown.clear()
+    stage.complete(run)
+    await stage.tick(10)
+    await draw(other)
+    assert not pages.shown
+
+    stage.runs.offline.add("one")
+    await stage.tick(15)
+    await draw(other)
+    assert "completed" in pages.page(run)
+
+
 async def test_what_could_not_be_drawn_is_drawn_later_and_fails_nothing(
     stage: Stage, pages: FakePages, drawing: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

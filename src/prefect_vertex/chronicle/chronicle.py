@@ -23,7 +23,11 @@ from prefect_vertex.lifecycle.states import JobPhase
 _SAME_MOMENT = timedelta(seconds=1)
 """A label keeps milliseconds, Vertex AI microseconds."""
 
-GOOD_ENDS = frozenset({TerminationReason.COMPLETED.value, TerminationReason.CANCELLED.value})
+STOPPED_AFTER = "stopped after its run had ended"
+
+GOOD_ENDS = frozenset(
+    {TerminationReason.COMPLETED.value, TerminationReason.CANCELLED.value, STOPPED_AFTER}
+)
 """Ends that nobody has to look at."""
 
 
@@ -238,8 +242,12 @@ def _end_of(
     if reason is TerminationReason.COMPLETED:
         return reason.value, ""
     if job.phase is JobPhase.CANCELLED and reason is TerminationReason.CANCELLED_OUTSIDE:
-        asked = any(each.state is RunState.CANCELLING for each in states)
-        return ("cancelled", "") if asked else (_words(reason.value), diagnosis.summary)
+        if any(each.state is RunState.CANCELLING for each in states):
+            return "cancelled", ""
+        if run.is_final and job.end_time is not None and run.state_time <= job.end_time:
+            # Whoever did it: what became of the run was decided before.
+            return STOPPED_AFTER, ""
+        return _words(reason.value), diagnosis.summary
     return _words(reason.value), diagnosis.message
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 
 import anyio
 
@@ -47,6 +48,9 @@ MAX_DESCRIBED = 20
 MAX_NOTED = 10_000
 """Runs of which it is remembered how far their story was drawn."""
 
+DOUBT = timedelta(minutes=5)
+"""How long an ended run is kept in mind whose holder may be gone; Prefect knows after 90 s."""
+
 Key = tuple[str, str]
 
 
@@ -75,6 +79,7 @@ class Chronicler:
         self._queue: dict[str, Care] = {}
         self._noted: dict[str, object] = {}
         self._jobs: dict[str, dict[Key, JobSnapshot]] = {}
+        self._doubtful: dict[str, RunView] = {}
         self._trouble = ""
         self._wanted = anyio.Event()
 
@@ -97,12 +102,21 @@ class Chronicler:
         self._put(care, story)
 
     def look(self, ended: Iterable[RunView]) -> None:
-        """Draw the ended runs of processes that are gone, unless their last artifact is drawn."""
-        for view in ended:
-            if not view.attempt or _is_drawn(view) or view.id in self._noted:
+        """Draw the ended runs of processes that are gone, unless their last artifact is drawn.
+
+        An end is seen once, and a process is known to be gone a good minute later: until then the
+        run is kept in mind.
+        """
+        now = self._world.clock.now()
+        doubtful = {view.id: view for view in ended if view.attempt} | self._doubtful
+        self._doubtful = {}
+        for run_id, view in doubtful.items():
+            if _is_drawn(view) or run_id in self._noted:
                 continue
             if view.holder == self._world.signature or self._is_gone(view.holder):
-                self._put(Care(run_id=view.id, seen=view), None)
+                self._put(Care(run_id=run_id, seen=view), None)
+            elif now - view.observed_at < DOUBT and len(self._doubtful) < MAX_NOTED:
+                self._doubtful[run_id] = view
 
     def _is_ours(self, care: Care, view: RunView) -> bool:
         """One worker draws a run: the one that holds it, or has taken it over."""

@@ -93,7 +93,9 @@ class Errand:
         self.report.update(as_json(seen))
         where = ", ".join(sorted({target.location for target in seen.places})) or "no location"
         if not seen.pairs:
-            self._print(f"No jobs of {pool} in {where}.")
+            none = "No jobs of {} were seen, but not all of {} could be read."
+            text = none if seen.troubles else "No jobs of {} in {}."
+            self._print(text.format(pool, where))
             return
         self._print_pairs()
         if steps := steps_of(seen):
