@@ -155,7 +155,9 @@ def test_two_replicas_lines_appear_once_with_their_names(
     installation: Installation, scene: Scene
 ) -> None:
     """The bootstrap's too; the run starts before its entries have arrived."""
-    run = installation.wait(scene.start("--before 1", worker_count=2, project="two-project"))
+    run = installation.wait(
+        scene.start("--before 5", worker_count=2, replicas="command", project="two-project")
+    )
     expected = {("workerpool0-0", "container 0"), ("workerpool1-0", "container 1")}
     until(lambda: expected <= set(scene.texts(run)), "both replicas' lines are there")
     texts = scene.after_another_read(run)

@@ -188,7 +188,9 @@ def test_both_attempts_of_two_replicas_are_shown_in_the_runs_artifacts(
 ) -> None:
     """One page and one drawing, each written in its place until the run has ended."""
     walks.cloud.add_faults(Stockout(location=A, after_seconds=2))
-    run = installation.wait(walks.start(A, B, worker_count=2, container="--work 2"))
+    run = installation.wait(
+        walks.start(A, B, worker_count=2, replicas="command", container="--work 2")
+    )
     first, second = walks.ended_jobs(run)
 
     def ended() -> dict[str | None, Any]:
