@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from prefect_vertex.planning.shapes import shape_of
+
 if TYPE_CHECKING:
     from prefect_vertex.planning.plan import JobPlan
 
@@ -28,17 +30,7 @@ PREFIX: Final = f"{SERVICE}/custom_model_training_"
 _PREEMPTIBLE: Final = frozenset({"SPOT", "FLEX_START", "LOW_COST"})
 _ONE_CPU_METRIC: Final = frozenset({"n1", "e2"})
 _CORES_IN_NAME: Final = re.compile(r"[a-z0-9]+-[a-z]+-(?P<cores>[0-9]+)")
-_GPUS_IN_NAME: Final = re.compile(r"(?P<shape>[a-z0-9]+-[a-z]+)-(?P<count>[0-9]+)g")
-_CORES_PER_GPU: Final = {
-    "a2-highgpu": 12,
-    "a2-megagpu": 6,
-    "a2-ultragpu": 12,
-    "a3-highgpu": 26,
-    "a3-megagpu": 26,
-    "a3-ultragpu": 28,
-    "a4-highgpu": 28,
-    "a4x-highgpu": 35,
-}
+_GPUS_IN_NAME: Final = re.compile(r"[a-z0-9]+-[a-z]+-[0-9]+g")
 _NAME_OF_METRIC: Final = {
     "NVIDIA_H100_80GB": "nvidia_h100_gpus",
     "NVIDIA_H100_MEGA_80GB": "nvidia_h100_mega_gpus",
@@ -173,9 +165,8 @@ def cores_of(machine_type: str) -> int:
     """A machine's vCPUs; 0 where its name does not tell."""
     if match := _CORES_IN_NAME.fullmatch(machine_type):
         return int(match["cores"])
-    if match := _GPUS_IN_NAME.fullmatch(machine_type):
-        return _CORES_PER_GPU.get(match["shape"], 0) * int(match["count"])
-    return 0
+    # A TPU host's vCPUs count in no CPU metric.
+    return (shape_of(machine_type).cores or 0) if _GPUS_IN_NAME.fullmatch(machine_type) else 0
 
 
 def accelerator_metric(accelerator_type: str, strategy: str) -> str:

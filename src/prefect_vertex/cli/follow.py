@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from prefect_vertex.replica.crew import ATTEMPT_LABEL, RANK_LABEL
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, RANK_LABEL
 from prefect_vertex.replica.progress import KEY
 
 POLL_SECONDS = 0.5

@@ -62,6 +62,9 @@ NAMES_LABEL = "prefect-vertex.candidates"
 DRAWN_LABEL = "prefect-vertex.drawn"
 """The id of the final state up to which the run's artifacts tell everything."""
 
+START_CLAIM = "prefect-vertex-start-a"
+"""Begins the key of a start claim, which is a replica's; `<attempt>-r<rank>` follows."""
+
 WORKER_LABEL = "prefect.worker.name"
 """Prefect's own label, written by the base class after Pending."""
 

@@ -23,7 +23,8 @@ _EXECUTE = ("flow-run", "execute")
 _PLACES = ("PREFECT_VERTEX_RANK", "PREFECT_VERTEX_WORLD_SIZE", "CLUSTER_SPEC")
 _NUMBERS = ("PREFECT_VERTEX_SLOTS", "PREFECT_VERTEX_SLOT_CORES", "PREFECT_VERTEX_SLOT_MEMORY_MB")
 _HEARTBEAT = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
-_HEARTBEAT_BOUNDS = (1.0, 10.0)
+HEARTBEAT_BOUNDS = (1.0, 10.0)
+"""Seconds. The bucket limits writes to one object, and a death has to be noticed in a minute."""
 
 
 def is_gang(pools: Sequence[PoolLayout]) -> bool:
@@ -82,7 +83,7 @@ def check_replica_environment(
                 variable="env",
                 hint="Leave it out for what the machine has room for.",
             )
-    least, most = _HEARTBEAT_BOUNDS
+    least, most = HEARTBEAT_BOUNDS
     if _HEARTBEAT in judged and not least <= _seconds(judged[_HEARTBEAT]) <= most:
         raise PlanError(
             f"{path} sets {_HEARTBEAT} to {shown(judged[_HEARTBEAT])}, expected seconds from "

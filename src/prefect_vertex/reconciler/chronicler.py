@@ -158,7 +158,7 @@ class Chronicler:
                 self._say(str(error))
                 return False
             except Exception as error:  # noqa: BLE001 - a picture must not end anything
-                self._say(f"{type(error).__name__}: {error}")
+                self._say(f"{type(error).__name__}: {error}", error)
         self._wanted = anyio.Event()
         return True
 
@@ -248,11 +248,12 @@ class Chronicler:
         self._noted.pop(run_id, None)
         self._jobs.pop(run_id, None)
 
-    def _say(self, trouble: str) -> None:
+    def _say(self, trouble: str, fault: Exception | None = None) -> None:
         """Say once why artifacts stay as they are."""
         if trouble != self._trouble:
             self._trouble = trouble
-            logger.warning("A flow run's artifacts were not written, or not in full. %s", trouble)
+            text = "A flow run's artifacts were not written, or not in full. %s"
+            logger.warning(text, trouble, exc_info=fault)
 
 
 def _is_drawn(view: RunView) -> bool:

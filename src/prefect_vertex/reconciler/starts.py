@@ -6,6 +6,7 @@ The keys are those of `delivery.bootstrap`, in `claims` and `gang`.
 from __future__ import annotations
 
 from prefect_vertex.lifecycle.diagnosis import is_incomplete
+from prefect_vertex.lifecycle.run import START_CLAIM
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.runs.port import FlowRuns
 
@@ -16,7 +17,7 @@ async def has_started(runs: FlowRuns, run_id: str, attempt: int) -> bool:
     A replica that Vertex AI may start again claims no start, but none of several begins before all
     are there.
     """
-    if await runs.has_claim(run_id, f"prefect-vertex-start-a{attempt}-"):
+    if await runs.has_claim(run_id, f"{START_CLAIM}{attempt}-"):
         return True
     return bool(await runs.read_claim(run_id, f"prefect-vertex-gang-a{attempt}"))
 
@@ -34,4 +35,4 @@ async def has_begun(runs: FlowRuns, run_id: str, job: JobSnapshot) -> bool:
 async def first_to_start(runs: FlowRuns, run_id: str, attempt: int) -> str:
     """What names the job that was the first of an attempt to start; empty while none has."""
     gang = await runs.read_claim(run_id, f"prefect-vertex-gang-a{attempt}")
-    return gang or await runs.read_claim(run_id, f"prefect-vertex-start-a{attempt}-r0")
+    return gang or await runs.read_claim(run_id, f"{START_CLAIM}{attempt}-r0")

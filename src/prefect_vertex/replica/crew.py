@@ -18,12 +18,10 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Pending, to_state_create
 
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL
 from prefect_vertex.replica.membership import Membership
 
 TASK_KEY = "prefect_vertex.replica"
-LEADER_LABEL = "prefect-vertex.leader"
-ATTEMPT_LABEL = "prefect-vertex.attempt"
-RANK_LABEL = "prefect-vertex.rank"
 
 _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0

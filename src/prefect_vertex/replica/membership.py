@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from prefect_vertex.errors import SetupError
+from prefect_vertex.planning.gang import HEARTBEAT_BOUNDS
 from prefect_vertex.replica.topology import read_place
 
 RUN_ID = "PREFECT__FLOW_RUN_ID"
@@ -21,8 +22,6 @@ LEADER_RUN_ID = "PREFECT_VERTEX_LEADER_RUN_ID"
 PROGRESS_FILE = "PREFECT_VERTEX_PROGRESS_FILE"
 
 _DEFAULT_HEARTBEAT_SECONDS = 10.0
-# The bucket limits writes to one object; and a death has to be noticed within a minute.
-_HEARTBEAT_BOUNDS = (1.0, 10.0)
 _MISSED_BEATS = 4.5
 _LONGEST_NUMBER = 18
 
@@ -86,7 +85,7 @@ def _attempt(text: str) -> int:
 
 
 def _heartbeat_seconds(text: str) -> float:
-    least, most = _HEARTBEAT_BOUNDS
+    least, most = HEARTBEAT_BOUNDS
     try:
         seconds = float(text.strip() or _DEFAULT_HEARTBEAT_SECONDS)
     except ValueError:

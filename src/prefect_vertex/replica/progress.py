@@ -89,9 +89,9 @@ class ProgressBoard:
     def _try_to_show(self) -> None:
         try:
             self._show()
-        except Exception as error:  # noqa: BLE001 - progress is never worth a run's end
+        except Exception as error:
             if not self._in_trouble:
-                _logger.warning("Progress cannot be shown: %s: %s", type(error).__name__, error)
+                _logger.warning("Progress cannot be shown.", exc_info=error)
             self._in_trouble = True
         else:
             self._in_trouble = False

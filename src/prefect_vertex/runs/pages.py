@@ -22,12 +22,9 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.sorting import ArtifactSort
 
 from prefect_vertex.chronicle.chronicle import Start, Stay
-from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.lifecycle.run import START_CLAIM, RunState, RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.translate import as_aware
-
-START_PREFIX = "prefect-vertex-start-a"
-"""Begins the key of every replica's claim; see the bootstrap's claims."""
 
 MAX_STARTS = 200
 """Claims that are read of one run."""
@@ -35,7 +32,7 @@ MAX_STARTS = 200
 MAX_REMEMBERED = 1_000
 """Artifacts whose ids are remembered; the others are looked up again."""
 
-_START_KEY = re.compile(rf"{START_PREFIX}(?P<attempt>\d+)-r(?P<rank>\d+)")
+_START_KEY = re.compile(rf"{START_CLAIM}(?P<attempt>\d+)-r(?P<rank>\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +102,7 @@ class PrefectPages:
         try:
             async with asking():
                 claims = await self._client.filter_flow_run_input(
-                    uuid.UUID(run_id), START_PREFIX, MAX_STARTS, set()
+                    uuid.UUID(run_id), START_CLAIM, MAX_STARTS, set()
                 )
         except StatusError:
             return []
