@@ -166,12 +166,14 @@ MODELS: Final[dict[ModelName, Callable[[FloatArray, int], Forecast]]] = {
 def fit(model: ModelName, values: FloatArray, horizon: int) -> Fit:
     """Fit one model and forecast; never raises for what a series does to a model.
 
-    Warnings are counted, those of every candidate that the model tried. A model that raises, or
+    Warnings are counted, those of every candidate that the model tried, but for what the garbage
+    collector says of files and sockets meanwhile: that is not the model's. A model that raises, or
     whose forecast is not finite or leaves all proportion, gives seasonal naive's forecast and says
     why in `failure`. Not safe in several threads at once: Python's warning filters are global.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)
         try:
             forecast = _checked(MODELS[model](values, horizon), values)
         except Exception as error:  # noqa: BLE001 - optimisers raise what they like; it is reported

@@ -88,6 +88,18 @@ def test_warnings_of_a_fit_are_counted_and_not_shown(monkeypatch: pytest.MonkeyP
     assert fit("Theta", _values("M8"), HORIZON).warnings == 3
 
 
+def test_what_is_collected_meanwhile_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that other code left open warns whenever the collector comes by."""
+
+    def collects(_values: FloatArray, _horizon: int) -> Forecast:
+        warnings.warn("unclosed socket", ResourceWarning, stacklevel=1)
+        warnings.warn("did not converge", stacklevel=1)
+        return _constant(5)
+
+    monkeypatch.setitem(models.MODELS, "Theta", collects)
+    assert fit("Theta", _values("M8"), HORIZON).warnings == 1
+
+
 def test_a_model_that_raises_gives_way_to_seasonal_naive_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
