@@ -54,8 +54,8 @@ docs: $(STAMP) ## Write the reference pages from the code
 	$(BIN)/python docs/render.py
 
 lock: $(STAMP) ## Resolve requirements.lock anew: names, versions, hashes, no addresses
-	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --all-extras \
-	  --group test --group lint --group build --no-header --no-annotate --no-emit-index-url \
+	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --extra demo --extra emulator --extra quota \
+	  --group test --group lint --group docs --group build --no-header --no-annotate --no-emit-index-url \
 	  --upgrade --output-file requirements.lock pyproject.toml
 
 clean: ## Remove what make made
