@@ -119,8 +119,8 @@ def test_where_and_when_the_next_try_is(steps: str, count: int, expected: str) -
     [
         ("0:quota", 1, ENDLESS, "none of them is worth another try"),
         ("0:quota 1:absent", 2, ENDLESS, "none of them is worth another try"),
-        ("0:image 1:network", 2, ENDLESS, "waiting mends none of what was answered"),
-        ("0:image 1:quota", 2, ENDLESS, "waiting mends none of what was answered"),
+        ("0:image 1:network", 2, ENDLESS, "waiting would change none of the answers"),
+        ("0:image 1:quota", 2, ENDLESS, "waiting would change none of the answers"),
         ("0:room 1:room", 3, CapacityPolicy(max_attempts=2), "max_attempts allows 2 attempts"),
         ("0:internal", 3, CapacityPolicy(max_attempts=1), "max_attempts allows 1 attempt"),
         ("0:room 1:room", 2, CapacityPolicy(max_passes=1), "max_passes allows 1 pass"),

@@ -146,7 +146,7 @@ def next_try(trail: Trail, count: int, capacity: CapacityPolicy, now: datetime) 
                 f"capacity.max_passes allows {_times(capacity.max_passes, 'pass', 'passes')}"
             )
         if _only_faults(trail, state.order):
-            return Exhausted("waiting mends none of what was answered")
+            return Exhausted("waiting would change none of the answers")
         queue = state.order
         pause = backoff_seconds(capacity, state.passes)
         at = max(now, trail.tries[-1].ended_at + timedelta(seconds=pause))

@@ -96,7 +96,7 @@ class Departure:
             try:
                 self._meeting.clear()
             except ReplicaError as error:
-                _logger.warning("Could not clean up: %s", error)
+                _logger.warning("The meeting place could not be deleted: %s", error)
 
     def _waiting(self, now: float) -> set[int]:
         followers = set(range(1, self._member.world_size))

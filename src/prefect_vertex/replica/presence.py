@@ -77,7 +77,7 @@ class _Presence:
             while not meeting.clear_if_unused() and time.monotonic() - begun < patience:
                 time.sleep(_POLL_SECONDS)
         except ReplicaError as error:
-            _logger.warning("Could not clean up: %s", error)
+            _logger.warning("The meeting place could not be deleted: %s", error)
 
 
 _presence = _Presence()

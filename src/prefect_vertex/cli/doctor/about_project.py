@@ -215,9 +215,9 @@ def about_grant(
         case Grant.CONDITIONAL:
             return unchecked(check, f"{what} under a condition, which is not judged here.")
         case Grant.NOT_SEEN:
-            text = "By the policies of the resource and its project it is not so that"
+            text = "The policies of the resource and its project do not show that"
             return warning(
-                check, f"{text} {what}; a group, a custom role or a folder may say so.", fix
+                check, f"{text} {what}; a group, a custom role or a folder's policy may.", fix
             )
         case Grant.UNREADABLE:
             refused = next((each for each in policies if not each.ok), RestAnswer())
