@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from prefect_vertex.chronicle.chronicle import Start, Stay
-from prefect_vertex.chronicle.svg import COLOURS, GREY, RED, as_address, draw
+from prefect_vertex.chronicle.svg import COLOURS, GREY, RED, as_picture, draw
 from prefect_vertex.chronicle.timeline import MAX_ATTEMPTS, MAX_ROWS, Stage, lay_out
 from prefect_vertex.lifecycle.run import RunState
 
@@ -134,9 +134,9 @@ def test_the_same_story_is_the_same_picture(told: Build, a_job: Build) -> None:
     one, other = (draw(lay_out(told(a_job())), title="x", description="y") for _ in range(2))
 
     assert one == other
-    head, _, data = as_address(one).partition(",")
-    assert head == "data:image/svg+xml;base64"
-    assert base64.b64decode(data).decode() == one
+    head, _, data = as_picture(one).partition(",")
+    assert head.endswith("](data:image/svg+xml;base64")
+    assert base64.b64decode(data.removesuffix(")"), validate=True).decode() == one
 
 
 def test_a_run_that_has_taken_no_time_is_drawn(told: Build, a_job: Build, at: At) -> None:

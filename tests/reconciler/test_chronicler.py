@@ -56,7 +56,7 @@ class FakePages:
     def picture(self, run: Run) -> str:
         """What its timeline shows."""
         data = self.shown[run.id, TIMELINE_KEY][-1].data
-        return base64.b64decode(data.partition(",")[2]).decode()
+        return base64.b64decode(data.partition(",")[2].removesuffix(")")).decode()
 
 
 @pytest.fixture

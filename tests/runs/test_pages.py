@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-ONE = Page(key="vertex-job", kind="markdown", data="# One", description="First.")
-TWO = Page(key="vertex-job", kind="markdown", data="# Two", description="Second.")
-PICTURE = Page(key="vertex-timeline", kind="image", data="data:image/svg+xml;base64,PHN2Zy8+")
+ONE = Page(key="vertex-job", data="# One", description="First.")
+TWO = Page(key="vertex-job", data="# Two", description="Second.")
+PICTURE = Page(key="vertex-timeline", data="![](data:image/svg+xml;base64,PHN2Zy8+)")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ async def test_a_page_is_written_in_the_place_of_the_last_one(
     )
     assert (timeline.key, timeline.type, timeline.data) == (
         "vertex-timeline",
-        "image",
+        "markdown",
         PICTURE.data,
     )
 

@@ -204,6 +204,13 @@ def test_a_mapping_s_fields_are_those_that_it_may_hold(name: str, known: list[st
     assert all(each["title"] for each in shown["properties"].values())
 
 
+def test_the_form_says_what_capacity_is_where_it_is_empty() -> None:
+    said = base_job_template()["variables"]["properties"]["capacity"]["properties"]
+    for each in fields(CapacityPolicy):
+        expected = f"Empty: {each.default:g}." if each.default else "0 or empty: no limit."
+        assert expected in said[each.name]["description"]
+
+
 @pytest.mark.parametrize(
     "variables",
     [

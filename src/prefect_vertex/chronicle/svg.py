@@ -46,9 +46,10 @@ def draw(timeline: Timeline, *, title: str, description: str) -> str:
     return "\n".join(_Drawing(timeline).lines(title, description)) + "\n"
 
 
-def as_address(svg: str) -> str:
-    """The drawing as a data address, which an image artifact takes."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+def as_picture(svg: str) -> str:
+    """The drawing as a picture in Markdown; Prefect's pages strip SVG that stands there as such."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f"![What each replica did and when](data:image/svg+xml;base64,{data})"
 
 
 class _Drawing:

@@ -19,7 +19,7 @@ from prefect_vertex.capacity.trail import parse_trail
 from prefect_vertex.chronicle.chronicle import Chronicle, Sources, build_chronicle
 from prefect_vertex.chronicle.page import as_markdown, headline, write_page
 from prefect_vertex.chronicle.prices import PriceList
-from prefect_vertex.chronicle.svg import as_address, draw
+from prefect_vertex.chronicle.svg import as_picture, draw
 from prefect_vertex.chronicle.timeline import lay_out
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunView
@@ -174,13 +174,9 @@ class Chronicler:
         text = write_page(chronicle, self._prices, has_console=self._world.has_console)
         name = f"Timeline of flow run {view.name}"
         svg = draw(lay_out(chronicle), title=name, description=about)
-        picture, about = as_address(svg), as_markdown(about)
-        await self._pages.show(
-            view, Page(key=PAGE_KEY, kind="markdown", data=text, description=about)
-        )
-        await self._pages.show(
-            view, Page(key=TIMELINE_KEY, kind="image", data=picture, description=about)
-        )
+        picture, about = as_picture(svg), as_markdown(about)
+        await self._pages.show(view, Page(key=PAGE_KEY, data=text, description=about))
+        await self._pages.show(view, Page(key=TIMELINE_KEY, data=picture, description=about))
         self._trouble = ""
         if view.is_final and not chronicle.is_live:
             # Another process need not draw it again, nor this one remember it.

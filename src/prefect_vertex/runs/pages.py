@@ -10,7 +10,7 @@ import re
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
@@ -37,15 +37,13 @@ _START_KEY = re.compile(rf"{START_CLAIM}(?P<attempt>\d+)-r(?P<rank>\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One artifact.
+    """One artifact, in Markdown, pictures included: one of an image prints its address beside it.
 
     Attributes:
         key: Lower case letters, digits and dashes.
-        data: Markdown, or an image's address.
     """
 
     key: str
-    kind: Literal["markdown", "image"]
     data: str = field(repr=False)
     description: str = ""
 
@@ -123,7 +121,7 @@ class PrefectPages:
         self._ids.pop(place, None)
         artifact = ArtifactCreate(
             key=page.key,
-            type=page.kind,
+            type="markdown",
             description=page.description,
             data=page.data,
             flow_run_id=uuid.UUID(run.id),

@@ -68,18 +68,26 @@ _KEYS: Mapping[str, Mapping[str, dict[str, Any]]] = MappingProxyType(
     {
         "scheduling": {
             "timeout": _key("Timeout", "string", "number", description="Such as 3600s."),
-            "strategy": _key("Strategy", "string", "integer"),
-            "max_wait_duration": _key("Maximum Wait Duration", "string", "number"),
+            "strategy": _key(
+                "Strategy", "string", "integer", description="STANDARD, SPOT or FLEX_START."
+            ),
+            "max_wait_duration": _key(
+                "Maximum Wait Duration", "string", "number", description="Such as 1800s."
+            ),
             "disable_retries": _key("Disable Retries", "boolean"),
             "restart_job_on_worker_restart": _key("Restart Job on Worker Restart", "boolean"),
         },
         "capacity": {
-            "max_attempts": _key("Attempts", "integer"),
-            "max_wall_seconds": _key("Wall Clock (Seconds)", "number"),
-            "max_passes": _key("Passes", "integer"),
-            "backoff_seconds": _key("Backoff (Seconds)", "number"),
-            "backoff_max_seconds": _key("Longest Backoff (Seconds)", "number"),
-            "max_restarts": _key("Restarts", "integer"),
+            "max_attempts": _key("Attempts", "integer", description="0: no limit. Empty: 6."),
+            "max_wall_seconds": _key(
+                "Wall Clock (Seconds)", "number", description="0: no limit. Empty: 3600."
+            ),
+            "max_passes": _key("Passes", "integer", description="0 or empty: no limit."),
+            "backoff_seconds": _key("Backoff (Seconds)", "number", description="Empty: 60."),
+            "backoff_max_seconds": _key(
+                "Longest Backoff (Seconds)", "number", description="Empty: 600."
+            ),
+            "max_restarts": _key("Restarts", "integer", description="0: none. Empty: 6."),
         },
         "psc_interface_config": {
             "network_attachment": _key("Network Attachment", "string"),
