@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -19,6 +20,38 @@ _FOREIGN = (
     "CLOUDSDK_",
 )
 _LOOPBACK = {"127.0.0.1", "::1", "localhost", ""}
+
+REQUIRED = "PREFECT_VERTEX_REQUIRE"
+"""Markers, with commas between, whose tests must run: one that is skipped has failed.
+
+Some tests need programs that a developer may lack; where they are installed for the tests' sake, a
+skip would hide that they no longer run.
+"""
+
+
+# Read at once: `_clean_environment` takes it away while a test runs.
+_REQUIRED = [name.strip() for name in os.environ.get(REQUIRED, "").split(",") if name.strip()]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A required marker without a test is a mistake in its spelling, or in a whole module."""
+    for name in _REQUIRED:
+        if not any(item.get_closest_marker(name) for item in session.items):
+            raise pytest.UsageError(f"{REQUIRED} names {name}, but no such test was collected.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a failure of a skip where the test's marker is required."""
+    report = yield
+    names = [name for name in _REQUIRED if item.get_closest_marker(name)]
+    if names and report.skipped and not hasattr(report, "wasxfail"):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{REQUIRED} names {names[0]}, and this test did not run: {why}"
+    return report
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""The image, built for real, a container of it, and an installation whose jobs run in there."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+
+if str(Path(__file__).resolve().parents[2]) not in sys.path:
+    # For the modules beside this one: test folders are no packages of their own.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.e2e.installation import Installation, installed
+from tests.image.builder import Builder, what_is_missing
+
+
+@pytest.fixture(scope="session")
+def builder() -> Iterator[Builder]:
+    """buildah, if it is here."""
+    if missing := what_is_missing():
+        pytest.skip(missing)
+    # Not pytest's own folder, which is kept for some runs: an image has a gigabyte.
+    builder = Builder(Path(tempfile.mkdtemp(prefix="prefect-vertex-image-")))
+    # Mounts of the image must be found by another user than root.
+    builder.folder.chmod(0o755)
+    yield builder
+    builder.clean()
+
+
+@pytest.fixture(scope="session")
+def image(builder: Builder) -> str:
+    """The image of docker/Dockerfile."""
+    return builder.build(builder.make_base(), builder.make_context())
+
+
+@pytest.fixture(scope="session")
+def container(builder: Builder, image: str) -> str:
+    """A container of the image, in which nothing runs yet."""
+    return builder.buildah("from", image)
+
+
+@pytest.fixture(scope="session")
+def installation() -> Iterator[Installation]:
+    """Prefect server, emulator and storage."""
+    with installed("prefect-vertex-image-run-") as installation:
+        yield installation
+    # Prefect's background threads hold sockets until they are told.
+    EventsWorker.drain_all(timeout=5)
+    APILogWorker.drain_all(timeout=5)
