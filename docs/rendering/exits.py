@@ -19,6 +19,7 @@ def exits_page() -> str:
         "one of the codes from 70 to 79; from then on the code is the command's own. Vertex AI "
         "puts it into the job's error, and the flow run's message explains it.",
         table(("code", "reason", "what happened", "what to do"), rows),
+        "In a message, Vertex AI's own text stands below the advice.",
         "`128 + n` is an end by signal n. `0` without anything having run means that the flow run "
         "needs no start: it is over, or scheduled again. `prefect flow-run execute` itself exits "
         "with 0 also where the flow failed: what became of the flow is its flow run's state.",

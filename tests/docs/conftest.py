@@ -94,8 +94,9 @@ def rendering() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="session")
 def source() -> str:
-    """All of the package's code, in which whatever pages name has to stand."""
-    files = sorted((ROOT / "src").rglob("*.py"))
+    """The code of the package and of the smoke, in which whatever pages name has to stand."""
+    folders = (ROOT / "src", ROOT / "tests" / "cloud")
+    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
