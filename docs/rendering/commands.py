@@ -69,9 +69,9 @@ def _option(option: Argument) -> tuple[str, str, str]:
     names = ", ".join(code(name) for name in option.names)
     if option.index is not None:
         names = code(option.field_info.names[0].upper())
-    choices = option.get_choices(force=True)
+    choices = option.get_choices(force=True) or ()
     told = str(option.parameter.help or "")
-    if choices:
+    if len(choices) > 1:
         told += f" One of {', '.join(code(each) for each in choices)}."
     if option.required:
         return names, "needed", told
