@@ -30,16 +30,18 @@ def prepare_places() -> Path:
     if not env.get("HOME") or not writable(Path(env["HOME"])):
         home.mkdir()
         env["HOME"] = str(home)
-    if not writable(Path(env.get("PREFECT_HOME") or env["HOME"] + "/.prefect")):
+    place = Path(env.get("PREFECT_HOME") or env["HOME"] + "/.prefect")
+    # Prefect makes its home, but nothing above it: a worker's own may have come along.
+    if not place.parent.is_dir() or not writable(place):
         env["PREFECT_HOME"] = str(scratch / "prefect")
     try:
-        here = Path.cwd()
+        place = Path.cwd()
     except OSError:
-        here = Path("/")
-    if not writable(here):
+        place = Path("/")
+    if not writable(place):
         work.mkdir()
         # The image's own files stay reachable by relative paths: entrypoints are such paths.
-        for path in here.iterdir() if here != Path("/") and os.access(here, os.R_OK) else ():
+        for path in place.iterdir() if place != Path("/") and os.access(place, os.R_OK) else ():
             (work / path.name).symlink_to(path)
         os.chdir(work)
     env.setdefault("PYTHONUNBUFFERED", "1")
