@@ -35,8 +35,8 @@ def finder() -> str:
     return _TEMPLATE.read_text(encoding="utf-8").replace("MESSAGES", text)
 
 
-def _messages() -> Iterator[tuple[list[str], int, str, str]]:
-    """Each message's fixed parts, the number of characters in them, its entry's address and title.
+def _messages() -> Iterator[tuple[list[str], int, int, str, str]]:
+    """Each message's fixed parts, sizes of the longest and of all, its entry's address and title.
 
     Addresses are relative to the page, and of the heading as MkDocs makes them.
     """
@@ -48,4 +48,5 @@ def _messages() -> Iterator[tuple[list[str], int, str, str]]:
         href = f"{path.with_suffix('.html')}#{slugify(title, '-')}"
         for message in entry.messages:
             parts = [part.strip() for part in message.split(GAP) if part.strip()]
-            yield parts, len(_SAYS.findall("".join(parts))), href, title
+            sizes = [len(_SAYS.findall(part)) for part in parts]
+            yield parts, max(sizes), sum(sizes), href, title

@@ -59,7 +59,7 @@ def test_every_message_leads_to_a_heading_of_a_page(hook: Any) -> None:
         )
         for path in (DOCS / "troubleshooting").glob("*.md")
     }
-    targets = {href.partition("#")[::2] for _, _, href, _ in hook._messages()}
+    targets = {href.partition("#")[::2] for *_, href, _ in hook._messages()}
 
     assert {(page, anchor) for page, anchor in targets if anchor not in anchors[page]} == set()
 
@@ -86,7 +86,7 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
     ("text", "first"),
     [
         (
-            "Replica workerpool0-0 of CustomJob 9 exited with status 139: the process crashed (SIGSEGV).",
+            "A replica of CustomJob 9 exited with status 139: the process crashed (SIGSEGV).",
             "container.html#the-process-crashed",
         ),
         (
