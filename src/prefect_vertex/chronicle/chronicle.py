@@ -16,7 +16,7 @@ from prefect_vertex.capacity.walk import Trail, Try
 from prefect_vertex.lifecycle.diagnosis import diagnose
 from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import PROVISIONING_STATE, RunState, RunView
+from prefect_vertex.lifecycle.run import PROVISIONING_STATE, RECORDS_LABEL, RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 
@@ -129,6 +129,7 @@ class Chronicle:
     Attributes:
         state_name: The run's last state.
         at: Until when it is told: the end of the last thing that ended, or now.
+        records: `gs://…` of the folder of its launch records; empty: there is none.
     """
 
     run_id: str
@@ -136,6 +137,7 @@ class Chronicle:
     state_name: str
     at: datetime
     attempts: tuple[AttemptRecord, ...] = ()
+    records: str = ""
 
     @property
     def last_job(self) -> JobSnapshot | None:
@@ -168,6 +170,7 @@ def build_chronicle(sources: Sources) -> Chronicle:
         state_name=last.name if last is not None else sources.run.state_name,
         at=max(ends, default=sources.now) if settled else sources.now,
         attempts=tuple(records),
+        records=sources.run.labels.get(RECORDS_LABEL, ""),
     )
 
 

@@ -39,6 +39,8 @@ def write_page(chronicle: Chronicle, prices: PriceList | None, *, has_console: b
         lines += ["", *_asked(job)]
     lines += ["", *_cost(add_up(chronicle, prices), prices)]
     lines += _jobs(chronicle, has_console=has_console)
+    if chronicle.records:
+        lines += ["", f"**Launch records**: {as_markdown(chronicle.records)}/"]
     lines += _shells(chronicle)
     if chronicle.is_live:
         lines += ["", f"As of {_moment(chronicle.at)}."]

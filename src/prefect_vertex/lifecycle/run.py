@@ -59,6 +59,8 @@ WALK_LABEL = "prefect-vertex.walk"
 """What was tried before that attempt; see `capacity.trail`."""
 NAMES_LABEL = "prefect-vertex.candidates"
 """How messages name the candidates, in order, as JSON."""
+RECORDS_LABEL = "prefect-vertex.records"
+"""`gs://…` of the folder of the run's launch records, once there is one."""
 DRAWN_LABEL = "prefect-vertex.drawn"
 """The id of the final state up to which the run's artifacts tell everything."""
 

@@ -6,11 +6,13 @@ looked for is its value, wherever it stands, and not only the variable that it c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.environment import literal
 from prefect_vertex.planning.naming import label_value
 from prefect_vertex.planning.packed import is_part, unpacked
 from prefect_vertex.planning.spec import Candidate
@@ -25,7 +27,12 @@ _TASKS = ("container_spec", "python_package_spec")
 
 
 def secret_values(candidate: Candidate) -> frozenset[str]:
-    """The values of the secrets that a candidate's job carries."""
+    """What must not be shown of a candidate's job: secrets of Prefect's, and those of blocks."""
+    return carried_values(candidate) | (candidate.hidden - {MASK})
+
+
+def carried_values(candidate: Candidate) -> frozenset[str]:
+    """The values of the secrets of Prefect's that a candidate's job carries."""
     names = candidate.secret_env
     places = (candidate.env, candidate.job_spec, candidate.job_spec_patch)
     return frozenset(value for place in places for value in _named(place, names)) - {MASK}
@@ -51,6 +58,8 @@ def masked_request(
 ) -> dict[str, Any]:
     """A request, in the template's spelling, as it may be printed.
 
+    A variable that holds a secret is masked as a whole, so that a script can ask for its value.
+
     Args:
         request: A CreateCustomJobRequest.
         names: The environment variables whose values are secrets.
@@ -60,8 +69,10 @@ def masked_request(
     shown: dict[str, Any] = masked(_mapped(request, str), hidden)
     for env, original in zip(_environments(shown), _environments(request), strict=True):
         packs = _packs_secret(original, names, hidden)
-        for entry in env:
-            if entry["name"] in names or (packs and is_part(entry["name"])):
+        for entry, sent in zip(env, original, strict=True):
+            name = sent["name"]
+            shows_part = entry.get("value") != sent.get("value")
+            if name in names or shows_part or (packs and is_part(name)):
                 entry["value"] = MASK
     return shown
 
@@ -115,6 +126,10 @@ def _spellings(secrets: Iterable[str]) -> tuple[str, ...]:
     """The secrets as they may stand somewhere, the longest first."""
     given = [secret for secret in secrets if len(secret) >= _SHORTEST]
     spelled = {*given, *(label_value(secret) for secret in given)}
+    # As they stand in a list that is sent as JSON, and where the platform's `$` is escaped.
+    spelled |= {literal(secret) for secret in given}
+    for only_ascii in (True, False):
+        spelled |= {json.dumps(secret, ensure_ascii=only_ascii)[1:-1] for secret in given}
     return tuple(sorted(spelled, key=lambda text: (-len(text), text)))
 
 

@@ -19,9 +19,15 @@ from prefect_vertex.planning.containers import Attempt, finished_pool
 from prefect_vertex.planning.draft import settled_job
 from prefect_vertex.planning.fields import message_values, unknown_enum_numbers
 from prefect_vertex.planning.forms import check_job_parts
-from prefect_vertex.planning.gang import COUNTED_POOLS, gang_environment, is_gang
+from prefect_vertex.planning.gang import (
+    COUNTED_POOLS,
+    check_bundle,
+    gang_environment,
+    is_gang,
+)
 from prefect_vertex.planning.masking import (
     MASK,
+    carried_values,
     masked,
     masked_request,
     secret_values,
@@ -89,8 +95,9 @@ class JobPlan:
             preserving_proto_field_name=True,
         )
         request["custom_job"]["labels"] = dict(sorted(self.labels.items()))
-        if names := self.candidate.secret_env:
-            request = masked_request(request, names, secret_values(self.candidate))
+        names, secrets = self.candidate.secret_env, secret_values(self.candidate)
+        if names or secrets:
+            request = masked_request(request, names, secrets)
         return json.dumps(request, indent=2, ensure_ascii=False)
 
 
@@ -148,6 +155,7 @@ def _planned(
         attempt,
     )
     job, drafts = settled_job(candidate, name, _CUSTOM_JOB)
+    check_bundle(candidate, drafts)
     if job.pop("display_name", name) != name:
         warnings.append("job_spec_patch changes display_name, which has no effect; set name.")
     given_labels = job.pop("labels", {})
@@ -215,7 +223,7 @@ def _check_sent(request: types.CreateCustomJobRequest, candidate: Candidate) -> 
         *unknown_enum_numbers(types.CustomJob.pb(request.custom_job).job_spec, "job_spec"),
         *check_placement(sent["job_spec"], warn_only=candidate.validate_hardware == "warn"),
     ]
-    if stands_outside_env({"custom_job": sent}, secret_values(candidate)):
+    if stands_outside_env({"custom_job": sent}, carried_values(candidate)):
         names = " or ".join(sorted(candidate.secret_env))
         warnings.append(
             f"The value of {names} stands in the job outside env, where more people may read it: "

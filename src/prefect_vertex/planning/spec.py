@@ -73,6 +73,8 @@ class Candidate:
         credentials_key: Which credentials reach it; opaque here, "" for the worker's own.
         validate_hardware: What an impossible machine and accelerator gets: an error or a warning.
         secret_env: Names in `env` whose values are never shown, though they are sent.
+        hidden: Texts that are never shown wherever they stand: what secret fields of blocks hold,
+            and secrets of Prefect's, sent or not.
         api_secrets: Secret Manager version by the name of the Prefect variable that it fills in the
             container; where there is one, no secret of Prefect's is sent.
     """
@@ -99,6 +101,7 @@ class Candidate:
     credentials_key: str = ""
     validate_hardware: Literal["error", "warn"] = "error"
     secret_env: frozenset[str] = frozenset()
+    hidden: frozenset[str] = field(default=frozenset(), repr=False)
     api_secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -23,10 +23,12 @@ from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import WALK_LABEL, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.submission import Submission
+from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Candidate, RunSpec, Target
 from prefect_vertex.reconciler.answers import Answer, Choice
+from prefect_vertex.reconciler.launches import Launch
 from prefect_vertex.reconciler.tickets import Ticket
 
 
@@ -39,6 +41,7 @@ class Assignment:
         policies: At each candidate; empty: everywhere the same.
         capacity: The limits of the walk over them.
         skipped: Candidates that are not tried, by their places, and why.
+        facts: For its launch records; None: it gets none.
     """
 
     run_id: str
@@ -49,6 +52,7 @@ class Assignment:
     policies: tuple[RunPolicy, ...] = ()
     capacity: CapacityPolicy = field(default_factory=CapacityPolicy)
     skipped: Mapping[int, Refusal] = field(default_factory=dict)
+    facts: LaunchFacts | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,6 +94,8 @@ class Care:
         anew: The due attempt begins because somebody submitted the run again.
         trail: What was tried, as the run's label says.
         choice: Where the due attempt is tried, once that is decided.
+        sent: What was last sent to be created.
+        launch: What has been created of it, until its record is on its way.
         answer: The due attempt was refused; to be told until Prefect has taken it.
         waits_for_capacity: The due attempt is put off until its walk's next pass.
         last_sign: The run's last sign of life, where there is a limit to its silence.
@@ -134,6 +140,8 @@ class Care:
     trail: Trail = field(default_factory=Trail)
     trail_text: str = ""
     choice: Choice | None = None
+    sent: JobPlan | None = None
+    launch: Launch | None = None
     answer: Answer | None = None
     waits_for_capacity: bool = False
     last_sign: datetime | None = None

@@ -21,6 +21,7 @@ from prefect_vertex.reconciler.chronicler import Chronicler
 from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.recorder import Recorder
 from prefect_vertex.reconciler.steps import Attendant
 from prefect_vertex.reconciler.streams import Streams
 from prefect_vertex.reconciler.tickets import Ticket
@@ -54,6 +55,7 @@ class Reconciler:
         self._attendant = Attendant(world, self._upkeep)
         self.streams = _streams_of(world, self._upkeep)
         self.chronicler = _chronicler_of(world, self._upkeep)
+        self.recorder = Recorder(world, world.objects) if world.objects is not None else None
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
         self._nudged = anyio.Event()
@@ -73,6 +75,8 @@ class Reconciler:
             self._tasks.start_soon(self.streams.run_forever)
         if self.chronicler is not None:
             self._tasks.start_soon(self.chronicler.run_forever)
+        if self.recorder is not None:
+            self._tasks.start_soon(self.recorder.run_forever)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -81,6 +85,8 @@ class Reconciler:
             self._tasks.cancel_scope.cancel()
         await self._stack.aclose()
         self._tasks = None
+        if self.recorder is not None:
+            await self.recorder.finish()
         if self.chronicler is not None:
             await self.chronicler.finish()
 
@@ -309,6 +315,8 @@ class Reconciler:
     async def _attend(self, care: Care, view: RunView | None) -> None:
         try:
             await self._attendant.attend(care, view)
+            if self.recorder is not None:
+                self.recorder.note(care)
             if self.chronicler is not None:
                 self.chronicler.note(care)
         except PrefectUnavailableError as error:

@@ -15,6 +15,7 @@ from prefect_vertex.runs.port import FlowRuns
 from prefect_vertex.vertex.gateway import JobGateway
 from prefect_vertex.vertex.logs import LogSource
 
+from prefect_vertex.vertex.objects import Objects
 
 class Gateways(Protocol):
     """A gateway for each target."""
@@ -81,6 +82,7 @@ class World:
         journal: The runs' logs, to write their lines into; None where none are read.
         pages: Where the runs' artifacts go; None: there are none.
         prices: For estimates of what a run's machines cost; None: there are none.
+        objects: Where launch records are kept; None: nowhere.
         has_console: Whether a person finds the jobs in Google Cloud's console.
     """
 
@@ -94,6 +96,7 @@ class World:
     journal: Journal | None = None
     pages: Pages | None = None
     prices: PriceList | None = None
+    objects: Objects | None = None
     has_console: bool = True
     slots: Slots = field(default_factory=NoSlots)
     clock: Clock = field(default_factory=SystemClock)

@@ -42,6 +42,7 @@ from prefect_vertex.reconciler.answers import (
 )
 from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
+from prefect_vertex.reconciler.launches import launch_of
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.turns import announce, take_turn
 from prefect_vertex.reconciler.walk import Walker
@@ -129,6 +130,7 @@ class Submitter:
             return True
         await announce(self._world, care, fresh, plan)
         self._warn(care, fresh, (*care.assignment.warnings, *plan.warnings))
+        care.sent = plan
         try:
             job = await gateway.create(plan.request)
         except ServiceError as error:
@@ -275,6 +277,7 @@ class Submitter:
         care.due_attempt = 0
         care.submission = care.choice = care.answer = None
         care.waits_for_capacity = False
+        care.launch, care.sent = launch_of(care, view, job), None
         care.look_at = None
         care.start(job.resource_name)
         name = job.resource_name

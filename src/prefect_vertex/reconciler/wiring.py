@@ -14,6 +14,7 @@ from prefect.client.schemas.objects import WorkPool
 
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
@@ -29,6 +30,8 @@ from prefect_vertex.template import VertexJobConfiguration
 from prefect_vertex.template.secrets import about_plain_keys
 from prefect_vertex.vertex.gateway import JobGateway
 from prefect_vertex.vertex.gateways import Gateways
+from prefect_vertex.vertex.objects import GcsObjects
+from prefect_vertex.vertex.rest import GoogleRest
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +118,7 @@ class Surroundings:
             log_source=self.gateways.logs,
             journal=PrefectJournal(self._client),
             pages=PrefectPages(self._client),
+            objects=GcsObjects(GoogleRest(self.gateways.credentials)),
             prices=read_prices(settings.prices),
             has_console=not self.gateways.is_emulated,
             slots=_WorkerSlots(self._worker),
@@ -163,6 +167,7 @@ class Surroundings:
             capacity=configuration.capacity_policy(),
             bootstrap=packed_bootstrap(),
             warnings=configuration.warnings,
+            facts=_facts_of(configuration),
         )
         plans = []
         for one, candidate in zip(configuration.rendered, spec.candidates, strict=True):
@@ -254,6 +259,15 @@ class Surroundings:
     async def aclose(self) -> None:
         """Close the channels."""
         await self.gateways.aclose()
+
+
+def _facts_of(configuration: VertexJobConfiguration) -> LaunchFacts | None:
+    try:
+        return configuration.launch_facts()
+    except Exception:
+        # A record must not cost a run: without the facts there is none.
+        logger.exception("A flow run gets no launch record: what it would say could not be read.")
+        return None
 
 
 _PLACE_VARIABLES = ("region", "project", "credentials")

@@ -91,6 +91,7 @@ def build_candidate(
         credentials_key=credentials.key,
         validate_hardware=configuration.validate_hardware,
         secret_env=guarded.secret_env,
+        hidden=configuration.hidden,
         api_secrets=guarded.api_secrets,
     )
 

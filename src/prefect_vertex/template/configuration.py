@@ -18,6 +18,7 @@ from prefect_vertex.capacity.policy import CapacityPolicy, parse_capacity
 from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.planning.credentials import CredentialValues, read_credentials
+from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec
 from prefect_vertex.template.building import (
     Given,
@@ -26,6 +27,7 @@ from prefect_vertex.template.building import (
     candidate_warnings,
 )
 from prefect_vertex.template.candidates import check_persistent_resources
+from prefect_vertex.template.facts import Origin, launch_facts
 from prefect_vertex.template.patience import patiently
 from prefect_vertex.template.render import about_clear_key, said_twice, set_variables
 from prefect_vertex.template.rendered import RenderedTemplate
@@ -42,6 +44,7 @@ class VertexJobConfiguration(RenderedTemplate):
     _fault: PlanError | None = PrivateAttr(default=None)
     _given: Given | None = PrivateAttr(default=None)
     _identity: RunIdentity | None = PrivateAttr(default=None)
+    _origin: Origin | None = PrivateAttr(default=None)
 
     @property
     def fault(self) -> PlanError | None:
@@ -146,6 +149,7 @@ class VertexJobConfiguration(RenderedTemplate):
             labels=dict(self.labels),
         )
         self.labels = {**given.labels, **self.labels}
+        self._origin = Origin(flow_run, deployment, flow, work_pool)
         for other in self._others:
             other.prepare_for_flow_run(
                 flow_run, deployment, flow, work_pool, worker_name, worker_id
@@ -204,6 +208,11 @@ class VertexJobConfiguration(RenderedTemplate):
             identity=self._identity,
             candidates=tuple(replace(each, checkpoint_dir=folder) for each in candidates),
         )
+
+    def launch_facts(self) -> LaunchFacts | None:
+        """What the launch record says of the run; None where no flow run was prepared for."""
+        hidden = frozenset[str]().union(*(each.hidden for each in self.rendered))
+        return launch_facts(self._origin, hidden) if self._origin is not None else None
 
     def capacity_policy(self) -> CapacityPolicy:
         """How long the run looks for machines; the defaults where it cannot be read."""

@@ -14,6 +14,7 @@ from prefect_vertex.capacity.policy import parse_capacity
 from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
+from prefect_vertex.template.hidden import NotingClient, secret_texts
 from prefect_vertex.template.job import JobFields
 from prefect_vertex.template.names import check_names, explaining, without_effect
 from prefect_vertex.template.render import check_texts, is_unset, renamed, set_variables
@@ -81,6 +82,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     _warnings: tuple[str, ...] = PrivateAttr(default=())
     _title: str = PrivateAttr(default="")
     _idle: frozenset[str] = PrivateAttr(default=frozenset())
+    _of_blocks: frozenset[str] = PrivateAttr(default=frozenset())
     _others: tuple[Self, ...] = PrivateAttr(default=())
 
     @property
@@ -97,6 +99,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     def titles(self) -> tuple[str, ...]:
         """How messages name the candidates, in order; empty where there is only one."""
         return tuple(each.title for each in self.rendered)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Texts that may never be shown: secrets of blocks, and of Prefect's, sent or not."""
+        places = (self.env, self.job_spec, self.worker_pools, self.job_spec_patch)
+        return self._of_blocks.union(*(secret_texts(each) for each in places))
 
     @property
     def is_one_of_several(self) -> bool:
@@ -170,11 +178,13 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     async def _render(
         cls, template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
     ) -> Self:
+        noting = NotingClient(client) if client is not None else None
         with renamed(cls.model_fields):
             one: Self = await super().from_template_and_values(
                 base_job_template=template,
                 values=values,
-                client=client,
+                client=noting,  # type: ignore[arg-type] # as much of a client as is used
             )
+        one._of_blocks = frozenset(noting.secrets) if noting is not None else frozenset()
         one._idle = without_effect(template, values)
         return one

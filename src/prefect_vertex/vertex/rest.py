@@ -88,6 +88,7 @@ class GoogleRest:
         *,
         key: str = "",
         body: Mapping[str, Any] | None = None,
+        content: tuple[str, bytes] | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> RestAnswer:
         """One request, sent once.
@@ -96,7 +97,8 @@ class GoogleRest:
             service: First part of its host name, such as `iam`.
             path: Without a slash before it.
             key: Of the credentials to ask with.
-            body: A JSON object to POST; None: a GET.
+            body: A JSON object to POST; None and no content: a GET.
+            content: A media type, and what to POST as it is.
             params: The query.
         """
         emulator = self._emulator(service)
@@ -108,9 +110,11 @@ class GoogleRest:
             return RestAnswer(problem=str(error))
         send = partial(
             session.request,
-            "GET" if body is None else "POST",
+            "GET" if body is None and content is None else "POST",
             f"{base}/{path}",
             json=body,
+            data=content[1] if content is not None else None,
+            headers={"Content-Type": content[0]} if content is not None else None,
             params=params,
             timeout=SECONDS,
         )
