@@ -150,6 +150,7 @@ PIECES: Final[Mapping[str, tuple[str, ...]]] = {
         "reach Vertex AI in …",
         "send a heartbeat",
     ),
+    "what Prefect says, to be recognised": ("Retrying on remote infrastructure",),
     "good news": (
         "CustomJob … succeeded.",
         "The same again: …",

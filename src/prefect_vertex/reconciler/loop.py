@@ -151,7 +151,7 @@ class Reconciler:
                 self.failures += 1
             except Exception:
                 # The loop must outlive any fault of one tick; the next one begins afresh.
-                logger.exception("A tick of the reconciler failed; the next one follows.")
+                logger.exception("A look at the pool's runs and jobs failed; the next one follows.")
                 self.failures += 1
             else:
                 self._say_prefect("")

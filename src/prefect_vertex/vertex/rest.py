@@ -57,7 +57,7 @@ class RestAnswer:
 
 
 UNASKED: Final = RestAnswer(
-    asked=False, problem=f"{EMULATOR_VARIABLE} is set, and the emulator has no such thing."
+    asked=False, problem=f"{EMULATOR_VARIABLE} is set, and the emulator does not serve this."
 )
 
 
