@@ -107,6 +107,28 @@ def test_job_variables_that_lead_to_no_job_are_a_failure(desk: Desk) -> None:
 
     assert found[0]["verdict"] == "failed"
     assert report["counts"]["failed"] == 1
+    skipped = [each for each in report["findings"] if "without a job" in each["text"]]
+    assert {"roles", "image", "bucket", "quotas"} <= {each["check"] for each in skipped}
+
+
+def test_without_credentials_every_check_that_needs_them_is_listed_as_skipped(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same checks as with them, so that a report of fewer lines does not look like less."""
+    pool = desk.pool(staging_bucket="desk-bucket", service_account_name=FLOWS)
+    asked = verdicts(desk.json("doctor", "--pool", pool))
+    monkeypatch.delenv("VERTEX_AI_EMULATOR_HOST")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    report = desk.json("doctor", "--pool", pool)
+    skipped = [each["check"] for each in report["findings"] if "Skipped: " in each["text"]]
+
+    assert verdicts(report)["credentials"] == "failed"
+    renamed = {"quota in us-central1": "quotas"}
+    assert {renamed.get(check, check) for check in asked} == set(verdicts(report))
+    assert {"API in demo-project", "act-as", "image", "bucket desk-bucket", "quotas"} <= set(
+        skipped
+    )
 
 
 def test_a_deployment_is_checked_with_its_own_job_variables(desk: Desk) -> None:

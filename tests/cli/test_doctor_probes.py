@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from prefect.client.schemas.objects import FlowRun, WorkPool
 
 from prefect_vertex.cli.doctor.about_project import ACT_AS, JOB_PERMISSIONS, Caller
 from prefect_vertex.cli.doctor.asking import Asking
 from prefect_vertex.cli.doctor.finding import Finding, Verdict, ok
 from prefect_vertex.cli.doctor.place import Place
-from prefect_vertex.cli.doctor.probes import run_checks
+from prefect_vertex.cli.doctor.probes import SKIPPED, checks_of, run_checks
 from prefect_vertex.cli.doctor.project_probes import (
     ask_act_as,
     ask_api,
@@ -21,6 +23,8 @@ from prefect_vertex.cli.doctor.project_probes import (
     ask_permissions,
 )
 from prefect_vertex.cli.doctor.resource_probes import ask_bucket, ask_image, ask_secret
+from prefect_vertex.cli.doctor.site import Site
+from prefect_vertex.cli.subject import NOBODY, Subject
 from prefect_vertex.errors import SetupError
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.vertex.gateways import Gateways
@@ -151,6 +155,22 @@ async def test_an_empty_project_is_told_without_any_error(asking: Asking) -> Non
 
     assert Verdict.OK not in {each.verdict for each in found}
     assert all(each.text for each in found)
+
+
+async def test_what_nobody_has_the_credentials_to_ask_is_skipped_by_name(asking: Asking) -> None:
+    """Of the place whose credentials could be loaded, everything is asked."""
+    elsewhere = replace(PLACE, target=Target("q", "us-east1", "a-block"), buckets=("other",))
+    pool = WorkPool(name="pool", type="vertex-custom-job", default_queue_id=NOBODY)
+    subject = Subject(what="pool", flow_run=FlowRun(flow_id=NOBODY), work_pool=pool)
+    site = Site(subject=subject, credentials=(), places=(PLACE, elsewhere))
+    checks = list(checks_of(asking, site, [elsewhere.target], {}))
+    names = [name for name, _ in checks]
+    lacking = {"Vertex AI in us-east1", "API in q", "roles in q", "bucket other", "quotas"}
+    found = [each for name, probe in checks if name in lacking for each in await probe()]
+
+    assert {each.check for each in found} == lacking
+    assert {(each.verdict, each.text) for each in found} == {(Verdict.UNCHECKED, SKIPPED)}
+    assert {"API in p", "roles in p", "bucket staging"} <= set(names)
 
 
 async def test_a_check_that_breaks_or_hangs_keeps_no_other_from_its_answer(

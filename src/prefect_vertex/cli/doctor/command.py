@@ -53,6 +53,11 @@ _STYLES = {
     Verdict.UNCHECKED: "dim",
 }
 _WIDTH = max(len(each.value) for each in Verdict)
+_OF_A_JOB = (
+    *("PREFECT_API_URL in the job", "API", "roles", "act-as", "job's log", "image", "bucket"),
+    *("API key's secret", "quotas"),
+)
+"""Checks that need to know a job."""
 _LOG_READING = "the log lines of jobs cannot be brought into Prefect."
 _QUOTA_READING = "preflight_quota has no effect."
 
@@ -217,19 +222,29 @@ async def _examine_jobs(client: PrefectClient, subject: Subject) -> list[Finding
         if site.reads_quotas:
             others["cloudquotas.quotas.get"] = _QUOTA_READING
         checks = checks_of(asking, site, sorted(targets, key=str), others)
-        return [*about_variables(site), *found, *await run_checks(list(checks))]
+        lacking = any(each.verdict is Verdict.FAILED for each in found)
+        return [
+            *about_variables(site, lacks_credentials=lacking),
+            *found,
+            *await run_checks(list(checks)),
+        ]
     finally:
         await gateways.aclose()
 
 
-def about_variables(site: Site) -> list[Finding]:
-    """Whether the job variables lead to a job at all."""
+def about_variables(site: Site, *, lacks_credentials: bool = False) -> list[Finding]:
+    """Whether the job variables lead to a job at all; if not, what is skipped for that.
+
+    Args:
+        site: What is checked.
+        lacks_credentials: Whether some could not be loaded, which may be why there is no job.
+    """
     check = "job variables"
     if site.fault is not None:
-        return [
-            failed(check, str(site.fault)),
-            unchecked("Google Cloud", "Without a job there is nothing to ask for."),
-        ]
+        from prefect_vertex.cli.doctor.probes import SKIPPED
+
+        why = SKIPPED if lacks_credentials else "Skipped: without a job there is nothing to ask."
+        return [failed(check, str(site.fault)), *(unchecked(name, why) for name in _OF_A_JOB)]
     found = [warning(check, line) for line in site.warnings]
     if site.lacks_image:
         name = shlex.quote(site.subject.work_pool.name)

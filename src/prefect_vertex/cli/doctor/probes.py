@@ -28,6 +28,8 @@ from prefect_vertex.cli.doctor.site import Site
 from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.planning.spec import Target
 
+SKIPPED = "Skipped: the credentials to ask with could not be loaded."
+
 Check = tuple[str, Callable[[], Awaitable[Sequence[Finding]]]]
 """What it is called, and what asks."""
 
@@ -35,7 +37,7 @@ Check = tuple[str, Callable[[], Awaitable[Sequence[Finding]]]]
 def checks_of(
     asking: Asking, site: Site, targets: Sequence[Target], others: Mapping[str, str]
 ) -> Iterator[Check]:
-    """Every check, in the order of the report; none of what its credentials cannot ask.
+    """Every check, in the order of the report; what its credentials cannot ask is skipped, by name.
 
     Args:
         asking: With the credentials loaded.
@@ -56,6 +58,26 @@ def checks_of(
     plans = [each for each in site.plans if each.candidate.credentials_key in asking.callers]
     if plans:
         yield "quotas", partial(ask_quotas, asking, plans)
+    for name in dict.fromkeys(_unasked(asking, site, targets, others)):
+        yield name, partial(_skip, name)
+
+
+def _unasked(
+    asking: Asking, site: Site, targets: Sequence[Target], others: Mapping[str, str]
+) -> Iterator[str]:
+    """Names of the checks that nobody can make, as the credentials of their places are missing."""
+    for target in targets:
+        if target.credentials_key not in asking.callers:
+            yield f"Vertex AI in {target.location}"
+    places = [each for each in site.places if each.target.credentials_key not in asking.callers]
+    yield from (name for name, _ in _of_projects(asking, places, others))
+    yield from (name for name, _ in _of_resources(asking, places))
+    if places:
+        yield "quotas"
+
+
+async def _skip(name: str) -> Sequence[Finding]:
+    return [unchecked(name, SKIPPED)]
 
 
 def _of_projects(
