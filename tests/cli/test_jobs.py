@@ -107,6 +107,9 @@ def test_disagreements_are_told_then_settled_and_settled_again_is_nothing(scene:
     after = scene.seen()
     assert settled["left"] == []
     assert f"cancel was sent to {younger}" in settled["done"]
+    assert f"{younger} is cancelled" in settled["done"]
+    name = f"flow run {crashed.name} ({crashed.id})"
+    assert any(line.startswith(f"{name} is Crashed: ") for line in settled["done"])
     assert scene.state(crashed) == "Crashed"
     assert after[younger]["state"] == "JOB_STATE_CANCELLED"
     assert after[older]["state"] == after[fine_job]["state"] == "JOB_STATE_RUNNING"
@@ -123,7 +126,11 @@ def test_a_cancelled_run_s_job_is_gone_and_its_run_cancelled(scene: Scene) -> No
     assert len(scene.done("--cancel", run.name)["would"]) == 2
     assert scene.state(run) == "InfrastructurePending"
 
-    scene.done("--cancel", run.name, "--yes")
+    done = scene.done("--cancel", run.name, "--yes")["done"]
+    assert done[0] == f"flow run {run.name} ({run.id}) is Cancelling"
+    assert f"cancel was sent to {job}" in done
+    assert f"{job} is cancelled" in done
+    assert any(line.startswith(f"flow run {run.name} ({run.id}) is Cancelled: ") for line in done)
     seen = scene.seen()
     assert seen[job]["state"] == "JOB_STATE_CANCELLED"
     assert seen[others]["state"] == "JOB_STATE_PENDING"
@@ -186,9 +193,23 @@ def test_only_old_ended_jobs_of_ended_runs_are_deleted(scene: Scene) -> None:
     assert scene.done("--delete-older-than", "30d")["would"] == [old]
     assert old in scene.seen("--since", "100d")
 
-    assert scene.done("--delete-older-than", "30d", "--yes")["done"] == [f"deleted {old}"]
+    (done,) = scene.done("--delete-older-than", "30d", "--yes")["done"]
+    told = f"attempt 1 of flow run {ended.name} ({ended.id}), succeeded, ended "
+    assert done.startswith(f"deleted {old}: {told}")
     assert scene.seen("--since", "100d").keys() == kept
     assert scene.done("--delete-older-than", "30d", "--yes")["would"] == []
+
+
+def test_a_person_reads_of_each_job_what_was_done(scene: Scene) -> None:
+    """As many lines as the preview has."""
+    ended = scene.run(Pending(), Running(), Completed())
+    jobs = [scene.job(ended.id, "SUCCEEDED", age=age * DAY) for age in (90, 80)]
+    done = scene.desk.run("jobs", "--pool", scene.pool, "--delete-older-than", "30d", "--yes")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    *lines, last = done.stdout.splitlines()
+    assert [line.split()[1].rstrip(":") for line in lines] == jobs
+    assert last == "2 deleted."
 
 
 def test_another_worker_s_pool_is_refused(scene: Scene) -> None:

@@ -11,6 +11,7 @@ import anyio
 
 from prefect_vertex.cli.jobs.looking import Look
 from prefect_vertex.cli.jobs.pairing import pairs_of
+from prefect_vertex.cli.jobs.showing import age_of
 from prefect_vertex.errors import JobNotFoundError
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.naming import ResourceName
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from prefect_vertex.runs.port import FlowRuns, Proposal
     from prefect_vertex.vertex.gateway import JobGateway
 
+
 Tell = Callable[[str], None]
 
 SETTLE_SECONDS: Final = 90.0
@@ -30,19 +32,28 @@ SETTLE_SECONDS: Final = 90.0
 _PAUSE_SECONDS: Final = 1.0
 
 
+def named(seen: Look, run_id: str) -> str:
+    """How what was done names a flow run."""
+    run = seen.runs.get(run_id)
+    return f"flow run {run.name} ({run_id})" if run is not None else f"flow run {run_id}"
+
+
 class _TellingRuns:
     """The pool's runs; what is accepted is told."""
 
-    def __init__(self, runs: FlowRuns, tell: Tell) -> None:
-        self._runs, self._tell = runs, tell
+    def __init__(self, runs: FlowRuns, seen: Look, tell: Tell) -> None:
+        self._runs, self._seen, self._tell = runs, seen, tell
 
     async def propose(self, run_id: str, proposal: Proposal) -> bool:
         accepted = await self._runs.propose(run_id, proposal)
         if accepted:
-            self._tell(
-                f"flow run {run_id} is {proposal.name}: {' '.join(proposal.message.split())}"
-            )
+            message = " ".join(proposal.message.split())
+            self._tell(f"{named(self._seen, run_id)} is {proposal.name}: {message}")
         return accepted
+
+    async def hand_back(self, run_id: str) -> None:
+        await self._runs.hand_back(run_id)
+        self._tell(f"{named(self._seen, run_id)} is offered to the workers again")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runs, name)
@@ -102,7 +113,7 @@ async def settle(
     """
     telling = replace(
         world,
-        runs=_TellingRuns(world.runs, tell),
+        runs=_TellingRuns(world.runs, seen, tell),
         gateways=_TellingGateways(world, tell),
     )
     cares = {run_id: Care(run_id=run_id) for run_id in run_ids}
@@ -119,10 +130,20 @@ async def settle(
             await reconciler.settled()
             waiting = [care for care in waiting if _is_left(care, world, to_the_end=to_the_end)]
             if not waiting or world.clock.now() >= deadline:
+                _tell_jobs(seen, cares.values(), tell)
                 return {care.run_id for care in waiting}
             await anyio.sleep(_PAUSE_SECONDS)
             for care in waiting:
                 await _look_again(world, care)
+
+
+def _tell_jobs(seen: Look, cares: Iterable[Care], tell: Tell) -> None:
+    """What has become of each job meanwhile."""
+    for care in cares:
+        before = {job.resource_name.key: job.phase for job in seen.jobs_of(care.run_id)}
+        for key, job in care.jobs.items():
+            if before.get(key) is not job.phase:
+                tell(f"{job.resource_name} is {job.phase.value}")
 
 
 def _is_left(care: Care, world: World, *, to_the_end: bool) -> bool:
@@ -177,7 +198,11 @@ async def delete_jobs(world: World, seen: Look, jobs: Iterable[JobSnapshot], *, 
     for job in jobs:
         target = seen.targets[job.resource_name.key]
         await world.gateways.for_target(target).delete(job.resource_name)
-        tell(f"deleted {job.resource_name}")
+        ended = age_of(seen.now - (job.end_time or job.create_time))
+        tell(
+            f"deleted {job.resource_name}: attempt {job.attempt} of "
+            f"{named(seen, job.flow_run_id)}, {job.phase.value}, ended {ended} ago"
+        )
         count += 1
     return count
 

@@ -14,7 +14,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from prefect_vertex.cli.jobs.deeds import cancel_jobs, delete_jobs, old_jobs, settle
+from prefect_vertex.cli.jobs.deeds import cancel_jobs, delete_jobs, named, old_jobs, settle
 from prefect_vertex.cli.jobs.looking import Look
 from prefect_vertex.cli.jobs.showing import (
     HEADINGS,
@@ -136,7 +136,7 @@ class Errand:
             return True
         answer: Any = await self.client.set_flow_run_state(uuid.UUID(run_id), Cancelling())
         state = answer.state.name if answer.state is not None else answer.status
-        self._tell(f"flow run {run_id} is {state}")
+        self._tell(f"{named(self.seen, run_id)} is {state}")
         with working("Waiting for the flow run and its jobs to end"):
             left = await settle(self.world, self.seen, [run_id], tell=self._tell, to_the_end=True)
         if left:
@@ -155,7 +155,7 @@ class Errand:
         bar = progress.add_task("", total=len(old))
 
         def tell(text: str) -> None:
-            self.report.setdefault("done", []).append(text)
+            self._tell(text)
             progress.advance(bar)
 
         with progress if progress.console.is_terminal else nullcontext():
