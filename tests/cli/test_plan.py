@@ -22,8 +22,9 @@ from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
 from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
 from prefect_vertex.cli.children import Children
+from prefect_vertex.cli.identity import known_identity
 from prefect_vertex.cli.local import LocalStack
-from prefect_vertex.cli.plan import known_identity, parse_job_variables, plan
+from prefect_vertex.cli.plan import parse_job_variables, plan
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.emulator import ControlClient
 from prefect_vertex.errors import PlanError, PrefectVertexError, SetupError
@@ -67,6 +68,19 @@ class Site:
             flow_id, "nightly", work_pool_name=pool, job_variables=job_variables
         )
         return deployment_id, f"{flow}/nightly"
+
+    def block(self, slug: str, data: dict[str, Any]) -> str:
+        """A block of that type; its name."""
+        block_type = self.client.read_block_type_by_slug(slug)
+        schema = self.client.get_most_recent_block_schema_for_block_type(block_type.id)
+        assert schema is not None
+        name = f"block-{uuid4().hex[:8]}"
+        self.client.create_block_document(
+            BlockDocumentCreate(
+                name=name, data=data, block_schema_id=schema.id, block_type_id=block_type.id
+            )
+        )
+        return name
 
     def text(self, *job_variable: str, **options: Any) -> str:
         """What the command prints."""
@@ -141,7 +155,7 @@ def test_what_a_replica_runs_at_once_is_shown_beside_the_request(site: Site) -> 
 def test_a_pool_s_request_is_complete(site: Site) -> None:
     """With the bootstrap, the labels and the environment that the worker sends."""
     pool = site.pool()
-    (request,) = site.plans(*NEEDED, pool=pool)
+    (request,) = site.plans(*NEEDED, pool=pool, full=True)
 
     job = request["custom_job"]
     (first,) = job["job_spec"]["worker_pool_specs"]
@@ -156,6 +170,37 @@ def test_a_pool_s_request_is_complete(site: Site) -> None:
     assert job["labels"]["prefect-io_work-pool-name"] == pool
     assert job["labels"]["prefect-vertex_attempt"] == "1"
     assert env_of(job)["PREFECT_API_URL"].startswith("http://127.0.0.1:")
+
+
+def test_the_bootstrap_is_left_out_unless_asked_for(site: Site) -> None:
+    """Nothing else is; a script has it all the same, because it is one to be run."""
+    pool = site.pool()
+    short = site.job(*NEEDED, pool=pool)
+    whole = site.job(*NEEDED, pool=pool, full=True)
+    script = site.text(*NEEDED, pool=pool, output_format="gcloud")
+
+    (first,) = short["job_spec"]["worker_pool_specs"]
+    source = packed_bootstrap()
+    line = first["container_spec"]["command"][2]
+    assert line.startswith("<the bootstrap of prefect-vertex ")
+    assert f"{len(source):,} characters; see --full" in line
+    assert json.loads(json.dumps(short).replace(json.dumps(line), json.dumps(source))) == whole
+    assert source[:40] in script
+    assert source[-9:] in script
+    assert "see --full" not in script
+
+
+def test_a_secret_of_a_block_is_masked_and_a_plain_one_shown(site: Site) -> None:
+    """By the block's own schema, also in the middle of a text."""
+    name = site.block("secret", {"value": "hunter2-hunter2"})
+    url = f"db://u:{{{{ prefect.blocks.secret.{name} }}}}@h"
+    variables = (*NEEDED, f"env.DB={url}", "env.PLAIN=shown")
+    job = site.job(*variables, pool=site.pool())
+    script = site.text(*variables, pool=site.pool(), output_format="gcloud")
+
+    assert (env_of(job)["DB"], env_of(job)["PLAIN"]) == ("********", "shown")
+    assert '"$DB"' in script
+    assert "hunter2" not in script + site.said
 
 
 def test_each_candidate_has_a_request_in_order(site: Site) -> None:
@@ -391,19 +436,7 @@ def test_a_region_may_stand_first_in_a_value(site: Site) -> None:
 
 def test_a_block_is_read_and_its_key_is_not_shown(site: Site) -> None:
     """Its project and its account are those of the job."""
-    block_type = site.client.read_block_type_by_slug("gcp-credentials")
-    schema = site.client.get_most_recent_block_schema_for_block_type(block_type.id)
-    assert schema is not None
-    name = f"block-{uuid4().hex[:8]}"
-    site.client.create_block_document(
-        BlockDocumentCreate(
-            name=name,
-            data={"service_account_info": KEY},
-            block_schema_id=schema.id,
-            block_type_id=block_type.id,
-        )
-    )
-
+    name = site.block("gcp-credentials", {"service_account_info": KEY})
     reference = "{{ prefect.blocks.gcp-credentials." + name + " }}"
     text = site.text(*NEEDED[:2], f"credentials={reference}", pool=site.pool())
 
@@ -419,7 +452,7 @@ def test_a_block_is_read_and_its_key_is_not_shown(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "Name one of --pool, --deployment and --flow-run"),
+        ({}, "Name one of --pool, --deployment, --flow-run and --from"),
         ({"pool": "a", "deployment": "b/c"}, "Name one of"),
         ({"pool": "nowhere"}, "no work pool 'nowhere'"),
         ({"deployment": "nobody/nothing"}, "no deployment 'nobody/nothing'"),

@@ -26,6 +26,7 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
         "prefect-vertex plan --pool vertex-forecast --job-variable region=europe-west4",
         "prefect-vertex plan --deployment forecast/nightly --format gcloud > create.sh",
         "prefect-vertex plan --deployment forecast/nightly --quota",
+        "prefect-vertex plan --from gs://my-bucket/launches/FLOW_RUN_ID/a1.json",
     ),
     "doctor": (
         "prefect-vertex doctor --pool vertex-forecast",

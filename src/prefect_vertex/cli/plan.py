@@ -1,18 +1,17 @@
 """`prefect-vertex plan`: what the worker would submit, for people to read or to run themselves.
 
 It reads the pool, the deployment and their blocks through the Prefect API, and asks nothing of
-Google: what the worker learns from its credentials is taken from their files. Only `--quota` asks.
+Google: what the worker learns from its credentials is taken from their files. Only `--quota` asks,
+and `--from gs://…`, which reads what was launched from the staging bucket, and Prefect not at all.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
@@ -21,11 +20,14 @@ from cyclopts import Parameter
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL
 
+from prefect_vertex._version import __version__
 from prefect_vertex.cli.gcloud import gcloud_script
+from prefect_vertex.cli.identity import known_identity
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError, SetupError
-from prefect_vertex.planning.credentials import check_whole_key
+from prefect_vertex.planning.launches import Bootstrap
+from prefect_vertex.planning.relaunch import elided
 from prefect_vertex.template import CredentialValues, VertexJobConfiguration
 from prefect_vertex.template.secrets import about_plain_keys
 
@@ -40,16 +42,20 @@ _JSON = re.compile(r"\s*(?:[\[\"]|\{(?!\{|\w+\}))")
 _TEXTS = ("env.", "labels.")
 
 
-def plan(
+def plan(  # noqa: PLR0913 - keywords only, each an option
     *,
     pool: str = "",
     deployment: str = "",
     flow_run: str = "",
+    from_: Annotated[str, Parameter(name="--from")] = "",
     job_variable: Sequence[str] = (),
     output_format: Annotated[Literal["json", "gcloud"], Parameter(name="--format")] = "json",
     quota: bool = False,
+    full: bool = False,
 ) -> None:
-    """Print what the worker would submit; nothing is submitted, and Google is not asked.
+    """Print what the worker would submit, or has submitted; nothing is submitted here.
+
+    Google is not asked, but for --quota and --from gs://….
 
     One request for each candidate, as the worker of this machine and profile would send it, its
     bootstrap included. Beside it, as `resource_plan`, what a replica of the first pool and one of
@@ -59,24 +65,38 @@ def plan(
         pool: Plan for any run of this work pool.
         deployment: Plan for a run of this deployment: FLOW/NAME, or its id.
         flow_run: Plan for this flow run, by its id.
+        from_: Print what was launched, by its launch record: gs://… or a file; with json a mapping,
+            which also tells what has changed since, and the command that starts the same again.
         job_variable: name=value, above what the pool and the deployment say; JSON values are
             understood, env.NAME=value sets one entry. Repeatable.
         output_format: json, a list of CreateCustomJobRequests; or gcloud, a shell script that
             creates the job (for several candidates, the one whose number it is given).
         quota: Do ask Google, for the projects' quotas, and show them as a table on stderr; with
             json the output is then a mapping of `requests` and `quota`. Limits, not what is free.
+        full: With json, print the bootstrap's source too, and so requests that can be sent as they
+            are; without it a marker stands in its place. A script always has all of it.
     """
+    chosen = [bool(pool), bool(deployment), bool(flow_run), bool(from_)]
+    if sum(chosen) != 1:
+        raise WrongUseError("Name one of --pool, --deployment, --flow-run and --from.")
+    if from_:
+        from prefect_vertex.cli.recorded import show_record
+
+        if job_variable or quota:
+            raise WrongUseError("--from goes with neither --job-variable nor --quota.")
+        show_record(from_, output_format, full=full)
+        return
     given = parse_job_variables(job_variable)
     rewritten = rewritten_texts(job_variable, given)
-    chosen = [bool(pool), bool(deployment), bool(flow_run)]
-    if sum(chosen) != 1:
-        raise WrongUseError("Name one of --pool, --deployment and --flow-run.")
     what, plans, warnings, credentials = anyio.run(_plans, pool, deployment, flow_run, given)
     for line in dict.fromkeys([*rewritten, *warnings]):
         sys.stderr.write(f"warning: {line}\n")
     requests = [json.loads(each.as_json()) for each in plans]
     shown = [
-        {**request, "resource_plan": [of_pool.as_json() for of_pool in each.resources]}
+        {
+            **(request if full else without_bootstrap(request)),
+            "resource_plan": [of_pool.as_json() for of_pool in each.resources],
+        }
         for request, each in zip(requests, plans, strict=True)
     ]
     output: Any = shown
@@ -92,6 +112,19 @@ def plan(
     from prefect_vertex.planning.plan import MASK
 
     print(gcloud_script(requests, notes=_notes(what, flow_run, plans), mask=MASK), end="")
+
+
+def without_bootstrap(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request for people: eight thousand characters of it are the same in every job."""
+    from prefect_vertex.delivery.packing import packed_bootstrap
+
+    known = Bootstrap.of(packed_bootstrap())
+    return elided(request, known, bootstrap_marker(__version__, known.characters))
+
+
+def bootstrap_marker(version: str, characters: int) -> str:
+    """What stands in its place; no Python, so that a job with it does not end as if all is well."""
+    return f"<the bootstrap of prefect-vertex {version}, {characters:,} characters; see --full>"
 
 
 def parse_job_variables(texts: Sequence[str]) -> dict[str, Any]:
@@ -234,61 +267,3 @@ def prefect_told() -> Iterator[None]:
             f"{next(iter(str(error).splitlines()), '')}",
             hint="Set PREFECT_API_URL to a server that runs.",
         ) from error
-
-
-# --- who it would be created by -------------------------------------------------------------------
-
-
-def known_identity(credentials: CredentialValues) -> tuple[str, str]:
-    """Project and service account of credentials, as far as variables and files name them.
-
-    Raises:
-        PlanError: The block's key is not a whole one.
-        SetupError: A file is not readable, or a variable of this machine is wrong.
-    """
-    from prefect_vertex.vertex.channel import emulator_address
-
-    project, account = credentials.project, credentials.service_account
-    path = credentials.service_account_file
-    if not credentials.key:
-        project = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
-        path = str(_default_file() or "")
-    # As the worker under an emulator, which opens no file and no key.
-    if emulator_address():
-        return project, account
-    if credentials.service_account_info is not None:
-        check_whole_key(credentials.service_account_info, "credentials.service_account_info")
-    if not path:
-        return project, account
-    content = _read_json(path)
-    if credentials.key:
-        check_whole_key(content, f"The key in {path}")
-    project = project or str(content.get("project_id") or content.get("quota_project_id") or "")
-    return project, account or _account(content)
-
-
-def _default_file() -> Path | None:
-    """The file of the Application Default Credentials, where Google's libraries look for it."""
-    if named := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        return Path(named)
-    folder = os.environ.get("CLOUDSDK_CONFIG") or Path("~/.config/gcloud").expanduser()
-    usual = Path(folder) / "application_default_credentials.json"
-    return usual if usual.is_file() else None
-
-
-def _read_json(path: str) -> Mapping[str, Any]:
-    try:
-        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SetupError(f"Could not read the credentials in {path}: {error.strerror}.") from error
-    except ValueError:
-        # Not chained: the decoder's error carries the text, which is the secret.
-        raise SetupError(f"The credentials in {path} are not JSON.") from None
-    return content if isinstance(content, Mapping) else {}
-
-
-def _account(content: Mapping[str, Any]) -> str:
-    """The service account of a key, or the one that it impersonates."""
-    url = str(content.get("service_account_impersonation_url") or "")
-    impersonated = url.rpartition("/")[2].partition(":")[0]
-    return str(content.get("client_email") or impersonated)
