@@ -23,6 +23,8 @@ IMAGE = "localhost/flows"
 _PROGRAMS = ("buildah", "debootstrap")
 _SETTING = re.compile(r"^[\w:.-]+\.(?P<key>[a-z-]+)='(?P<value>.*)'$")
 _FROM_THE_NETWORK = ("index-url", "extra-index-url", "trusted-host", "proxy", "default-timeout")
+_MEMORY = Path("/dev/shm")  # noqa: S108 - with mkdtemp
+_NEEDED_BYTES = 8 * 2**30
 _ISOLATION = ("--isolation", "chroot")
 """Needs no engine, no privileges in a network namespace, and uses this machine's network."""
 
@@ -35,6 +37,15 @@ def what_is_missing() -> str:
     if missing:
         return f"not installed: {', '.join(missing)} (Debian's packages of that name)"
     return "" if os.geteuid() == 0 else "debootstrap needs root"
+
+
+def roomy_folder() -> str | None:
+    """Where to build: in memory where there is plenty, as a build writes each file three times."""
+    if not _MEMORY.is_dir():
+        return None
+    room = os.statvfs(_MEMORY)
+    is_fit = room.f_bavail * room.f_frsize >= _NEEDED_BYTES and not room.f_flag & os.ST_NOEXEC
+    return str(_MEMORY) if is_fit else None
 
 
 def _ran(command: Sequence[str], log: Path) -> str:

@@ -16,7 +16,7 @@ if str(Path(__file__).resolve().parents[2]) not in sys.path:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.e2e.installation import Installation, installed
-from tests.image.builder import Builder, what_is_missing
+from tests.image.builder import Builder, roomy_folder, what_is_missing
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +24,8 @@ def builder() -> Iterator[Builder]:
     """buildah, if it is here."""
     if missing := what_is_missing():
         pytest.skip(missing)
-    # Not pytest's own folder, which is kept for some runs: an image has a gigabyte.
-    builder = Builder(Path(tempfile.mkdtemp(prefix="prefect-vertex-image-")))
+    # Not pytest's own folder, which is kept for some runs: all of it has three gigabytes.
+    builder = Builder(Path(tempfile.mkdtemp(prefix="prefect-vertex-image-", dir=roomy_folder())))
     # Mounts of the image must be found by another user than root.
     builder.folder.chmod(0o755)
     yield builder
