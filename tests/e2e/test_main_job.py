@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,8 @@ from prefect.client.schemas.objects import FlowRun
 if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Installation = Any
+
+BUCKET = "e2e-bucket"
 
 WHERE = """
     import os
@@ -61,7 +66,7 @@ def pool(installation: Installation) -> str:
 @pytest.fixture(scope="session")
 def where(installation: Installation, pool: str) -> Any:
     """A deployment whose flow says where it runs."""
-    return installation.deploy(pool, "where", WHERE)
+    return installation.deploy(pool, "where", WHERE, staging_bucket=BUCKET)
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +91,30 @@ def test_a_run_goes_through_pool_worker_and_job_and_comes_back_completed(
     assert code is not None
     assert not code[1].startswith(str(installation.home / "where"))
     assert "data: 12 months" in logs
+    _check_record(installation, run, job.name)
+
+
+def _check_record(installation: Installation, run: FlowRun, job_name: str) -> None:
+    """What was launched is in the bucket, and `plan --from` prints it."""
+    where = f"gs://{BUCKET}/launches/{run.id}/a1.json"
+    installation.logs_with(run, f"Launch record: {where}")
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect_vertex", "plan", "--from", where],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=installation.stack.env,
+    )
+    found = json.loads(done.stdout)
+
+    assert found["launch"]["job"]["resource_name"] == job_name
+    assert found["launch"]["flow_run"]["id"] == str(run.id)
+    (request,) = found["requests"]
+    assert request["custom_job"]["labels"]["prefect-io_flow-run-id"] == str(run.id)
+    assert found["changed"] == []
+    command = shlex.split(found["again"]["command"])
+    assert command[:4] == ["prefect", "deployment", "run", "main/where"]
+    assert f'code_uri="{found["launch"]["code"]["uri"]}"' in command
 
 
 def test_the_user_sees_what_the_run_waits_for(installation: Installation, where: Any) -> None:
