@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 from prefect_vertex._version import __version__
 
 if TYPE_CHECKING:
+    from prefect_vertex.adhoc.decorator import vertex_job
     from prefect_vertex.worker import VertexWorker
 
-__all__ = ["VertexWorker", "__version__"]
+__all__ = ["VertexWorker", "__version__", "vertex_job"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the worker when it is asked for."""
+    """Load the worker, or the decorator, when it is asked for."""
+    if name == "vertex_job":
+        from prefect_vertex.adhoc.decorator import vertex_job
+
+        return vertex_job
     if name == "VertexWorker":
         from prefect_vertex.worker import VertexWorker
 

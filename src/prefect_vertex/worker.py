@@ -29,8 +29,10 @@ from prefect_vertex.errors import (
     PrefectVertexError,
     SetupError,
 )
+from prefect_vertex.lifecycle.run import signature_of
 from prefect_vertex.planning.naming import parse_resource_name
-from prefect_vertex.runs.seams import GuardedWorker, interruptible
+from prefect_vertex.runs.adhoc import AdHocWorker
+from prefect_vertex.runs.seams import interruptible
 from prefect_vertex.settings import VertexSettings, read_settings, unknown_settings
 from prefect_vertex.template import VertexJobConfiguration, VertexVariables, base_job_template
 from prefect_vertex.template.carried_over import template_warning
@@ -45,7 +47,7 @@ class VertexWorkerResult(BaseWorkerResult):
     """The end of a flow run's infrastructure; `identifier` is the CustomJob's resource name."""
 
 
-class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, VertexWorkerResult]):
+class VertexWorker(AdHocWorker[VertexJobConfiguration, VertexVariables, VertexWorkerResult]):
     """Runs flow runs as Vertex AI CustomJobs."""
 
     type = "vertex-custom-job"
@@ -67,6 +69,11 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
         self._ready = anyio.Event()
         self._synced = anyio.Event()
         self._starts = False
+
+    @property
+    def signature(self) -> str:
+        """How runs name this process as their holder."""
+        return signature_of(self.name, self._instance)
 
     @cached_property
     def _settings(self) -> VertexSettings:
@@ -191,11 +198,17 @@ class VertexWorker(GuardedWorker[VertexJobConfiguration, VertexVariables, Vertex
 
     async def _initiate_run(self, flow_run: FlowRun, configuration: VertexJobConfiguration) -> None:
         """Create the job of an ad-hoc run and return; any worker of the pool goes on with it."""
-        async with self._attending() as reconciler:
-            ticket = await self._submit_to(reconciler, flow_run, configuration)
-            await ticket.wait_started()
-            await reconciler.settled()
-            reconciler.drop(str(flow_run.id), ticket)
+        from prefect_vertex.reconciler.errand import run_errand
+        from prefect_vertex.reconciler.wiring import Surroundings
+
+        bundle = await self.bundle_of(flow_run)
+        async with get_client() as client:
+            surroundings = Surroundings(self, client, self._settings, instance=self._instance)
+            try:
+                await run_errand(surroundings, str(flow_run.id), configuration, bundle=bundle)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await surroundings.aclose()
 
     async def _submit_to(
         self, reconciler: Reconciler, flow_run: FlowRun, configuration: VertexJobConfiguration

@@ -58,7 +58,7 @@ def test_what_a_started_worker_imports_has_none_of_the_high_level_client() -> No
 
 def test_the_public_names_are_these() -> None:
     """A name more or less is a change of the contract."""
-    assert sorted(prefect_vertex.__all__) == ["VertexWorker", "__version__"]
+    assert sorted(prefect_vertex.__all__) == ["VertexWorker", "__version__", "vertex_job"]
     assert all(hasattr(prefect_vertex, name) for name in prefect_vertex.__all__)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import Abort
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
+from prefect_vertex.lifecycle.history import RETRIED
 from prefect_vertex.runs.seams import SEAMS, GuardedWorker, base_attributes
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +110,11 @@ def answered(status: int) -> httpx.HTTPStatusError:
 
 def a_run() -> FlowRun:
     return FlowRun(id=uuid4(), flow_id=uuid4())
+
+
+def test_a_retry_is_still_told_by_its_message() -> None:
+    """Else it would be taken for a late word, and undone."""
+    assert f'"{RETRIED}"' in inspect.getsource(BaseWorker._submit_adhoc_run)
 
 
 @pytest.mark.parametrize("name", SEAMS)

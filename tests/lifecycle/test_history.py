@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prefect_vertex.lifecycle.history import REQUEUED, PastState, overtaken
+from prefect_vertex.lifecycle.history import REQUEUED, RETRIED, PastState, overtaken
 from prefect_vertex.lifecycle.run import RunState
 
 _MESSAGES = {"Requeued": REQUEUED}
@@ -62,3 +62,11 @@ def test_late(names: str, because: str) -> None:
 
     assert place is not None, because
     assert words[place].startswith("["), because
+
+
+def test_a_retry_of_an_ad_hoc_run_is_no_late_word() -> None:
+    """Prefect puts the final run back to Pending by force; what comes after it is the retry's."""
+    retried = PastState(RunState.PENDING, "Pending", RETRIED)
+    queued = PastState(RunState.PENDING, "InfrastructurePending")
+
+    assert overtaken([_past("Completed"), retried, queued]) is None

@@ -20,7 +20,12 @@ from prefect_vertex.errors import (
 )
 from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy, parse_policy
-from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState
+from prefect_vertex.lifecycle.run import (
+    BUNDLE_LABEL,
+    BUNDLE_OF_RETRY,
+    POLICY_LABEL,
+    RunState,
+)
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
@@ -599,12 +604,13 @@ async def test_the_time_of_a_walk_counts_over_its_workers(stage: Stage) -> None:
     assert places(stage, run) == [A]
 
 
-async def test_an_ad_hoc_run_whose_submitter_has_left_ends_with_its_jobs_answer(
+async def test_a_retried_ad_hoc_run_whose_submitter_has_left_ends_with_its_jobs_answer(
     stage: Stage,
 ) -> None:
     """Nobody else could create its next job: its code is known to its submitter alone."""
     submitter, _ = await stage.worker("submitter"), await stage.worker("other")
     run = stage.runs.add(deployment_id="")
+    run.labels[BUNDLE_LABEL] = BUNDLE_OF_RETRY
     stage.submit(submitter, run, regions=[B])
     await stage.rest()
     await stage.kill(submitter)

@@ -16,6 +16,9 @@ from prefect_vertex.lifecycle.run import RunState
 REQUEUED = "Its worker stopped while it had no job; any worker may take it."
 """Message of the Scheduled state that this product proposes for a run without a job."""
 
+RETRIED = "Retrying on remote infrastructure"
+"""Message of the Pending state that Prefect 3.9.1 forces when somebody retries an ad-hoc run."""
+
 _FIRST_WORD = "Pending"
 """Name of the state with which a worker takes a Scheduled run; each later one follows a Pending."""
 
@@ -50,6 +53,8 @@ def overtaken(history: Sequence[PastState]) -> int | None:
     if place < 0 or place == len(history) - 1:
         return None
     before, word = history[place], history[place + 1]
+    if word.message == RETRIED:
+        return None
     if before.state is RunState.SCHEDULED:
         # A run is taken from Scheduled, and put back to it: only its finer states come too late.
         late = word.state is RunState.PENDING and word.name != _FIRST_WORD

@@ -61,6 +61,16 @@ NAMES_LABEL = "prefect-vertex.candidates"
 """How messages name the candidates, in order, as JSON."""
 RECORDS_LABEL = "prefect-vertex.records"
 """`gs://…` of the folder of the run's launch records, once there is one."""
+BUNDLE_LABEL = "prefect-vertex.bundle"
+"""On an ad-hoc run: where its code is, as one of the next three."""
+BUNDLE_AWAITED = "awaited"
+"""Its submitter is still about to store it."""
+BUNDLE_STORED = "stored"
+"""Where the run's own job variables say, so that any worker can run it."""
+BUNDLE_OF_RETRY = "of-retry"
+"""Stored, but known to the submitter of this retry alone: a run's job variables never change."""
+RELEASED = "/released"
+"""In place of a holder's signature: it has let the run go, to any worker of the pool."""
 DRAWN_LABEL = "prefect-vertex.drawn"
 """The id of the final state up to which the run's artifacts tell everything."""
 
@@ -78,6 +88,11 @@ AWAITING_STATE = "AwaitingCapacity"
 """Name of the Pending state between two attempts; only the run's holder proposes it."""
 SUBMITTING_STATE = "Submitting"
 """Prefect's own name for a run whose infrastructure is asked for."""
+
+
+def signature_of(worker_name: str, instance: str) -> str:
+    """What a run's label says of its holder."""
+    return f"{worker_name}/{instance}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +160,19 @@ class RunView:
         if self.state_name == AWAITING_STATE:
             return True
         return self.state_id in {self.labels.get(HELD_LABEL), self.labels.get(WAIT_LABEL)}
+
+    @property
+    def others_can_run(self) -> bool:
+        """Whether any worker of the pool could create the run's next job.
+
+        An ad-hoc run is born Pending, before its code is where a container could fetch it.
+        """
+        if self.deployment_id:
+            return True
+        bundle = self.labels.get(BUNDLE_LABEL, "")
+        if bundle:
+            return bundle == BUNDLE_STORED
+        return bool(self.attempt or self.holder or WORKER_LABEL in self.labels)
 
     @property
     def waits_for_next(self) -> bool:

@@ -68,6 +68,8 @@ def judge(case: Case, job: JobSnapshot) -> Decision:
     ):
         if _restarts(case, job) >= case.policy.max_restarts:
             return _crash_after_restarts(case, job, diagnosis)
+        if not case.run.others_can_run:
+            return _crash_for_good(job, diagnosis)
         return Reschedule(outcome_of(reason, job, diagnosis), diagnosis.summary)
     if reason is TerminationReason.COMPLETED:
         diagnosis = _unreported(case, job)
@@ -204,6 +206,14 @@ def _crash_by_verdict(case: Case, job: JobSnapshot, reason: TerminationReason | 
         )
     diagnosis = Diagnosis(reason=reason, summary=summary, resolution=resolution)
     return Crash(outcome_of(reason, job, diagnosis), diagnosis.message)
+
+
+def _crash_for_good(job: JobSnapshot, diagnosis: Diagnosis) -> Crash:
+    message = (
+        f"{diagnosis.summary} Only the process that retried the flow run knows where its code is, "
+        f"so no worker begins another attempt: retry it again.\n{diagnosis.detail}"
+    )
+    return Crash(outcome_of(diagnosis.reason, job, diagnosis), message.strip())
 
 
 def _crash_after_restarts(case: Case, job: JobSnapshot, diagnosis: Diagnosis) -> Crash:

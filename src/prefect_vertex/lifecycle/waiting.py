@@ -29,7 +29,6 @@ from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
 from prefect_vertex.lifecycle.run import (
     PROVISIONING_STATE,
     QUEUED_STATE,
-    WORKER_LABEL,
     RunState,
 )
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
@@ -110,14 +109,13 @@ def _without_job(case: Case) -> Decision:
     settled = case.run.settled_attempt >= case.run.attempt or settled_without_job(case)
     if announced and not settled:
         return look_again(case)
-    taken = bool(case.run.attempt or case.run.holder or WORKER_LABEL in case.run.labels)
-    if not taken and not case.run.deployment_id:
+    if not case.run.others_can_run:
         return _crash_unsent(case)
     return Requeue(REQUEUED)
 
 
 def _crash_unsent(case: Case) -> Decision:
-    """An ad-hoc run is born Pending: put to Scheduled, it would lack the code to run."""
+    """Put to Scheduled, an ad-hoc run would lack the code to run, or run that of another try."""
     diagnosis = Diagnosis(
         reason=TerminationReason.NEVER_STARTED,
         summary="The process that submitted this flow run stopped before it had a CustomJob.",

@@ -138,6 +138,30 @@ def check_replicas_command(command: Sequence[str], path: str) -> None:
     )
 
 
+def check_bundle(candidate: Candidate, pools: Sequence[PoolLayout]) -> None:
+    """Refuse several counted replicas for an ad-hoc run, of which each would run the whole flow.
+
+    Raises:
+        PlanError: There are several.
+    """
+    command = candidate.command
+    # As Prefect writes it: `<launcher> -m <step> … --key <key>`.
+    is_bundle = "-m" in command and tuple(command[-2:-1]) == ("--key",)
+    replicas = sum(pool.replicas for pool in pools[:COUNTED_POOLS] if pool.runs_command)
+    if is_bundle and replicas > 1:
+        raise about_bundle_replicas(replicas)
+
+
+def about_bundle_replicas(count: int) -> PlanError:
+    """Why an ad-hoc run cannot have that many replicas."""
+    return PlanError(
+        f"worker_count is {count}, but an ad-hoc run has one replica: each would run the whole "
+        "flow.",
+        variable="worker_count",
+        hint="Set worker_count to 1, or deploy the flow.",
+    )
+
+
 def _is_prefect(word: str) -> bool:
     return word == "prefect" or word.endswith("/prefect")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prefect_vertex.chronicle.prices import PriceList
+from prefect_vertex.lifecycle.run import signature_of
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.clock import Clock, SystemClock
 from prefect_vertex.runs.journal import Journal
@@ -14,8 +15,8 @@ from prefect_vertex.runs.pages import Pages
 from prefect_vertex.runs.port import FlowRuns
 from prefect_vertex.vertex.gateway import JobGateway
 from prefect_vertex.vertex.logs import LogSource
-
 from prefect_vertex.vertex.objects import Objects
+
 
 class Gateways(Protocol):
     """A gateway for each target."""
@@ -81,8 +82,8 @@ class World:
         log_source: Where jobs' log entries are read; None: nowhere.
         journal: The runs' logs, to write their lines into; None where none are read.
         pages: Where the runs' artifacts go; None: there are none.
-        prices: For estimates of what a run's machines cost; None: there are none.
         objects: Where launch records are kept; None: nowhere.
+        prices: For estimates of what a run's machines cost; None: there are none.
         has_console: Whether a person finds the jobs in Google Cloud's console.
     """
 
@@ -95,8 +96,8 @@ class World:
     log_source: LogSource | None = None
     journal: Journal | None = None
     pages: Pages | None = None
-    prices: PriceList | None = None
     objects: Objects | None = None
+    prices: PriceList | None = None
     has_console: bool = True
     slots: Slots = field(default_factory=NoSlots)
     clock: Clock = field(default_factory=SystemClock)
@@ -105,7 +106,7 @@ class World:
     @property
     def signature(self) -> str:
         """What a run's label says of its holder: `<worker name>/<instance>`."""
-        return f"{self.worker_name}/{self.instance}"
+        return signature_of(self.worker_name, self.instance)
 
 
 def worker_of(signature: str) -> str:

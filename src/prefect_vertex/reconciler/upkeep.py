@@ -12,6 +12,7 @@ from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import (
     INSTANCE_LABEL,
     POLICY_LABEL,
+    RELEASED,
     WORKER_LABEL,
     RunState,
     RunView,
@@ -117,7 +118,9 @@ class Upkeep:
                 await self._adopt(care, view)
 
     def is_process_gone(self, signature: str) -> bool:
-        """Whether a process is certainly gone: an earlier one of our name, or offline."""
+        """Whether a process is certainly gone: an earlier one of our name, offline or let go."""
+        if signature == RELEASED:
+            return True
         name = worker_of(signature)
         earlier = name == self._world.worker_name and signature != self._world.signature
         return earlier or name in self._roster.offline

@@ -28,6 +28,7 @@ from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, Termination
 from prefect_vertex.lifecycle.run import (
     AWAITING_STATE,
     NAMES_LABEL,
+    RELEASED,
     SETTLED_LABEL,
     SUBMITTING_STATE,
     WALK_LABEL,
@@ -113,7 +114,7 @@ class Walker:
             Crash or Requeue where the walk ends here, else whether to look again at once.
         """
         mine = care.assignment is not None and view.holder == self._world.signature
-        if not mine and not (care.adopted or care.holder_gone):
+        if not mine and not (care.adopted or care.holder_gone or view.holder == RELEASED):
             # Its holder has to say what follows; one that is silent for so long is gone.
             silence = timedelta(seconds=self._world.figures.unannounced_seconds)
             if self._world.clock.now() < (due := answer.ended_at + silence):
@@ -126,8 +127,7 @@ class Walker:
             await self._settle(view, trail, answer)
             return answer.otherwise
         if care.assignment is None or not mine:
-            if not view.deployment_id:
-                # An ad-hoc run can't be given to another worker: it would lack the code to run.
+            if not view.others_can_run:
                 return answer.otherwise
             await self._settle(view, trail, answer)
             return Requeue(REQUEUED)

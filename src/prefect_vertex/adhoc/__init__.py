@@ -1,0 +1,1 @@
+"""Ad-hoc runs: a flow that submits itself to a work pool, without a deployment."""
