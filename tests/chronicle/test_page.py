@@ -191,6 +191,17 @@ def test_an_emulators_jobs_have_no_pages_in_the_console(told: Build, a_job: Buil
     assert "console.cloud" not in write_page(told(a_job()), None, has_console=False)
 
 
+def test_the_folder_of_the_launch_records_is_named_once_there_is_one(
+    told: Build, a_job: Build, a_run: Build
+) -> None:
+    folder = "gs://staging/team/launches/a-run"
+    page = write_page(told(a_job(), run=a_run(records=folder)), None)
+    html = MarkdownIt().render(page)
+
+    assert html.count(f"<strong>Launch records</strong>: {folder}/") == 1
+    assert "Launch records" not in write_page(told(a_job()), None)
+
+
 def test_the_headline_is_one_sentence(told: Build, a_job: Build) -> None:
     assert headline(told(a_job(started=60))) == (
         "Flow run keen-otter (Running): 1 attempt, the last one in us-central1: running."

@@ -90,7 +90,7 @@ def refusal(status: int, message: str = "Denied.") -> RestAnswer:
             refusal(403, "no storage.objects.create"),
             "no storage.objects.create. Grant this account",
         ),
-        (refusal(401), "roles/storage.objectUser on gs://staging"),
+        (refusal(401), "roles/storage.objectCreator on gs://staging"),
         (refusal(400, "Bad."), "Could not write gs://staging/x.json: Bad."),
         (RestAnswer(problem="No credentials."), "No credentials."),
         (UNASKED, "Set STORAGE_EMULATOR_HOST"),

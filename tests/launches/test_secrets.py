@@ -25,7 +25,10 @@ APlan = Callable[..., JobPlan]
 ARecord = Callable[..., dict[str, Any]]
 
 KEY = 'pnu_SECRET"KEY\\123'
-CARRIED: dict[str, Any] = {"env": {"PREFECT_API_KEY": KEY}, "secret_env": frozenset({"PREFECT_API_KEY"})}
+CARRIED: dict[str, Any] = {
+    "env": {"PREFECT_API_KEY": KEY},
+    "secret_env": frozenset({"PREFECT_API_KEY"}),
+}
 CONTAINER = "/job_spec/worker_pool_specs/0/container_spec"
 ANYBODY = UUID(int=7)
 
@@ -64,6 +67,16 @@ def test_no_secret_of_a_job_is_in_its_record(
     for part in ("SECRET", "secret-key", "KEY\\\\123"):
         assert part not in text
     assert MASK in text
+
+
+def test_a_secret_of_a_job_is_in_no_other_part_either(a_plan: APlan, a_record: ARecord) -> None:
+    plan = a_plan(hidden=frozenset({"hunter2-hunter2"}))
+    record = a_record(
+        plan, flow_run_name="run hunter2-hunter2", parameters={"p": ["x", "hunter2-hunter2"]}
+    )
+
+    assert "hunter2" not in record_text(record)
+    assert record["flow_run"]["parameters"] == {"p": ["x", MASK]}
 
 
 def test_a_variable_that_holds_a_part_is_masked_as_a_whole(a_plan: APlan) -> None:

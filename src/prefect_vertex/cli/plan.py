@@ -57,9 +57,10 @@ def plan(  # noqa: PLR0913 - keywords only, each an option
 
     Google is not asked, but for --quota and --from gs://….
 
-    One request for each candidate, as the worker of this machine and profile would send it, its
-    bootstrap included. Beside it, as `resource_plan`, what a replica of the first pool and one of
-    its workers run at once; that is not sent. Values of secrets are masked. Warnings go to stderr.
+    One request for each candidate, as the worker of this machine and profile would send it, but
+    for the bootstrap's source. Beside it, as `resource_plan`, what a replica of the first pool and
+    one of its workers run at once; that is not sent. Values of secrets are masked. Warnings go to
+    stderr.
 
     Args:
         pool: Plan for any run of this work pool.

@@ -104,7 +104,7 @@ async def _read(where: str) -> tuple[Any, bool | None]:
 
     gateways = Gateways(submissions_per_minute=30, reads_per_minute=300)
     try:
-        objects = GcsObjects(GoogleRest(gateways.credentials))
+        objects = GcsObjects(GoogleRest(gateways.credentials), pauses=(1.0,))
         value = await objects.read(where)
         code = read_record(value, where)["code"] or {}
         uri = str(code.get("uri", ""))

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.masking import masked, secret_values
 
 if TYPE_CHECKING:
     from prefect_vertex.planning.naming import ResourceName
@@ -120,7 +121,7 @@ def build_record(
     kept, omitted = bounded(facts.parameters)
     known = Bootstrap.of(bootstrap)
     code = plan.candidate.code
-    return {
+    record = {
         "kind": KIND,
         "version": VERSION,
         "created_at": created_at.astimezone(UTC).isoformat(),
@@ -150,6 +151,9 @@ def build_record(
         "bootstrap": {"characters": known.characters, "sha256": known.sha256},
         "request": request,
     }
+    # The request's secrets stand nowhere else either, such as in the name of the run.
+    result: dict[str, Any] = masked(record, secret_values(plan.candidate))
+    return result
 
 
 def record_text(record: Mapping[str, Any]) -> str:

@@ -162,8 +162,8 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         title="Staging Bucket",
         description=(
             "Bucket, or folder in one, for files that belong to runs: their checkpoints, where "
-            "there is no base output directory, and what several replicas tell each other "
-            "(barriers and gathered values need it). Empty: none."
+            "there is no base output directory, what several replicas tell each other (barriers "
+            "and gathered values need it), and a record of each launch. Empty: none."
         ),
         examples=["gs://my-bucket/prefect"],
     )

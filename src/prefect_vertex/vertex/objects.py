@@ -64,7 +64,7 @@ class GcsObjects:
             # Also where the answer to our own first request was lost.
             return False
         if not answer.ok:
-            raise _error(f"Could not write {uri}", bucket, answer, role="roles/storage.objectUser")
+            raise _error(f"Could not write {uri}", bucket, answer, role="roles/storage.objectCreator")
         return True
 
     async def read(self, uri: str, *, key: str = "") -> Mapping[str, Any]:
