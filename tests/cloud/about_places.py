@@ -33,6 +33,7 @@ FLEX_MACHINE = {
     "accelerator_count": 1,
 }
 TAIL_SESSIONS = 12
+_NO_LINES = 'resource.type="none"'
 _OURS = ("PATH", "HOME", "LANG", "GPG_KEY", "PYTHON")
 
 
@@ -153,34 +154,31 @@ async def ask_busy(lab: Lab) -> list[Finding]:
 
 async def ask_tail(lab: Lab) -> list[Finding]:
     """A dozen sessions of live tail at once: those that are refused end by themselves."""
+    logs = lab.gateways.logs
+    # Opens the connection in the same way as any query.
+    await logs.read(lab.site.project, "", _NO_LINES)
+    (known,) = logs._clients.values()
     refusals: list[str] = []
-    opened = TAIL_SESSIONS
     with anyio.move_on_after(lab.pace.tail):
         async with anyio.create_task_group() as group:
-            for _ in range(opened):
-                group.start_soon(_tail, lab, refusals)
-    if len(refusals) == opened:
-        return [untold(TAIL, f"all {opened} were refused: {refusals[0]}")]
-    if refusals:
-        return [Finding(TAIL, f"{opened - len(refusals)} of {opened}; the others: {refusals[0]}")]
-    return [Finding(TAIL, f"{opened} at once, none refused in {lab.pace.tail:g} s")]
+            for _ in range(TAIL_SESSIONS):
+                group.start_soon(_tail, known.client, lab.site.project, refusals)
+    left = TAIL_SESSIONS - len(refusals)
+    if not left:
+        return [untold(TAIL, f"all {TAIL_SESSIONS} were refused: {refusals[0]}")]
+    others = f"; the others: {refusals[0]}" if refusals else f" in {lab.pace.tail:g} s"
+    return [Finding(TAIL, f"{left} of {TAIL_SESSIONS} were not refused{others}")]
 
 
-async def _tail(lab: Lab, refusals: list[str]) -> None:
-    logs = lab.gateways.logs
-    # Opens the connection in the same way as for any query.
-    await logs.read(lab.site.project, "", 'resource.type="none"')
-    (known,) = logs._clients.values()
-    request = TailLogEntriesRequest(
-        resource_names=[f"projects/{lab.site.project}"], filter='resource.type="none"'
-    )
+async def _tail(client: Any, project: str, refusals: list[str]) -> None:
+    request = TailLogEntriesRequest(resource_names=[f"projects/{project}"], filter=_NO_LINES)
 
     async def requests() -> Any:
         yield request
         await anyio.sleep_forever()
 
     try:
-        async for _ in await known.client.tail_log_entries(requests()):
+        async for _ in await client.tail_log_entries(requests()):
             continue
     except api_errors.GoogleAPICallError as error:
         refusals.append(f"{type(error).__name__}: {error.message}")

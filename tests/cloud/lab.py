@@ -6,7 +6,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +22,15 @@ from google.cloud.aiplatform_v1.services.job_service.async_client import JobServ
 from google.cloud.storage import Client
 from tests.cloud.site import Pace, Site
 
-from prefect_vertex.errors import RequestRejectedError
+from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
-from prefect_vertex.planning.naming import ATTEMPT_LABEL, FLOW_RUN_LABEL, WORK_POOL_LABEL
+from prefect_vertex.planning.naming import (
+    ATTEMPT_LABEL,
+    FLOW_RUN_LABEL,
+    WORK_POOL_LABEL,
+    ResourceName,
+)
 from prefect_vertex.vertex.gateways import Gateways
 
 PROGRAM = Path(__file__).with_name("program.py").read_text()
@@ -79,6 +85,14 @@ class SmokeJob:
 
     def __post_init__(self) -> None:
         self.last = self.created
+
+
+@contextmanager
+def _reported(attempt: str) -> Iterator[None]:
+    try:
+        yield
+    except (PrefectVertexError, api_errors.GoogleAPICallError, NotSeenError) as error:
+        _LOGGER.warning("Could not %s: look at it by hand. %s", attempt, error)
 
 
 class Lab:
@@ -251,26 +265,34 @@ class Lab:
         return list(self._bucket.list_blobs(prefix=f"{prefix}/", timeout=CALL_SECONDS))
 
     async def clean(self) -> None:
-        """End every job that still lives; delete jobs and notes, unless they are to be kept."""
-        for job in self.jobs:
-            await self.cancel(job)
-        for job in self.jobs:
-            try:
-                await self.end(job)
-            except NotSeenError as error:
-                _LOGGER.warning("Look at %s by hand: %s", job.created.resource_name, error)
-        if self.site.keep:
-            return
-        for job in self.jobs:
-            try:
-                await self.gateway.delete(job.created.resource_name)
-            except RequestRejectedError as error:  # it has not ended
-                _LOGGER.warning("%s", error)
-        await anyio.to_thread.run_sync(self._delete_notes)
+        """End every job that still lives; delete jobs and notes, unless they are to be kept.
+
+        What goes wrong with one leaves the others no less cleaned.
+        """
+        names = {job.created.resource_name for job in self.jobs}
+        # Also a job whose create was answered by nobody.
+        with _reported("list the smoke's live jobs"):
+            names |= {job.resource_name for job in await self.gateway.list_live(self.pool_id)}
+        for name in names:
+            with _reported(f"cancel {name}"):
+                await self.gateway.cancel(name)
+        for name in names:
+            with _reported(f"see {name} ended"):
+                await self._gone(name)
+        if not self.site.keep:
+            with _reported("delete the notes"):
+                await anyio.to_thread.run_sync(self._delete_notes)
+
+    async def _gone(self, name: ResourceName) -> None:
+        deadline = time.monotonic() + self.pace.end
+        while not (seen := await self.gateway.describe(name)).is_terminal:
+            if time.monotonic() > deadline:
+                raise NotSeenError(f"it is still {seen.state} after {self.pace.end:g} s")
+            await anyio.sleep(self.pace.look)
+        if not self.site.keep:
+            await self.gateway.delete(name)
 
     def _delete_notes(self) -> None:
         for blob in self._blobs(f"prefect-vertex-smoke/{self.id}"):
-            try:
+            with suppress(api_errors.NotFound):
                 blob.delete(timeout=CALL_SECONDS)
-            except api_errors.NotFound:
-                continue

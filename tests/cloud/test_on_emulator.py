@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import AsyncIterator, Iterator
 
+import anyio
 import httpx
 import pytest
 from tests.cloud import about_ends, about_lists, about_places
@@ -139,6 +140,23 @@ async def test_a_probe_that_breaks_costs_its_own_rows_only(lab: Lab, emulator: E
     assert all("not here" in row.answer for row in broken)
     assert any(row.verdict is Verdict.TOLD for row in findings)
     assert emulator.jobs() == []
+
+
+@pytest.mark.anyio
+async def test_a_smoke_that_is_broken_off_leaves_nothing(
+    lab: Lab, emulator: Emulator, storage: str
+) -> None:
+    """Whoever has enough of it goes on paying for nothing."""
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_smoke, lab)
+            while not await _objects(storage):  # noqa: ASYNC110 - it is about a service
+                await anyio.sleep(0.05)
+            scope.cancel()
+
+    assert lab.jobs
+    assert emulator.jobs() == []
+    assert await _objects(storage) == []
 
 
 def test_the_table_is_markdown_whatever_a_message_holds() -> None:
