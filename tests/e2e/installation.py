@@ -158,14 +158,14 @@ deployments:
 
 
 @contextmanager
-def installed(prefix: str) -> Iterator[Installation]:
+def installed(prefix: str, *, control_port: int | None = None) -> Iterator[Installation]:
     """Server, emulator and storage in a new directory; all of it is gone after the block."""
     home = Path(tempfile.mkdtemp(prefix=prefix))
     (home / "logs").mkdir()
     with Children(home / "logs") as children:
         stack = LocalStack(children, home)
         stack.start_server()
-        stack.start_cloud()
+        stack.start_cloud(control_port=control_port)
         stack.create_bucket(BUCKET)
         channel = grpc.insecure_channel(stack.vertex_address)
         transport = JobServiceGrpcTransport(channel=channel)
