@@ -46,6 +46,7 @@ class _Submission:
 
     caller: TaskStatus[FlowRun] | None
     is_retry: bool
+    known: dict[UUID, _Submission]
     flow_run: FlowRun | None = None
     made: anyio.Event = field(default_factory=anyio.Event)
     announced: anyio.Event = field(default_factory=anyio.Event)
@@ -53,6 +54,7 @@ class _Submission:
     def started(self, value: FlowRun) -> None:
         """The flow run exists."""
         self.flow_run = value
+        self.known[value.id] = self
         self.made.set()
         if self.caller is not None:
             self.caller.started(value)
@@ -102,7 +104,9 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
             PrefectVertexError: It failed; the flow run says the same.
         """
         failure: Exception | None = None
-        submission = _Submission(caller=task_status, is_retry=flow_run is not None)
+        submission = _Submission(
+            caller=task_status, is_retry=flow_run is not None, known=self._submissions
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(self._announce, submission)
             group.start_soon(self._stay_online)
@@ -127,7 +131,6 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
         run = submission.flow_run
         if run is None or run.state is None:  # pragma: no cover - set before the event
             return
-        self._submissions[run.id] = submission
         labels: dict[str, bool | int | float | str] = {
             INSTANCE_LABEL: self.signature,
             HELD_LABEL: str(run.state.id),
