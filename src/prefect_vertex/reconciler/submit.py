@@ -104,7 +104,7 @@ class Submitter:
 
     async def _send(self, care: Care, view: RunView, submission: Submission) -> bool:
         if care.assignment is None or care.candidate is None or care.choice is None:
-            return self._fail(care, "Nothing says what to create.")
+            return self._fail(care, "The worker has lost what to create for this flow run.")
         try:
             plan = care.assignment.plan(care.candidate, submission.attempt)
         except PlanError as error:
@@ -162,7 +162,10 @@ class Submitter:
                 care.contested_attempt = attempt
                 care.to_find = True
                 return False
-        self._fail(care, f"{MAX_CLAIMS} workers stopped while they created attempt {attempt}.")
+        message = (
+            f"{MAX_CLAIMS} workers stopped while they created attempt {attempt}; see their logs."
+        )
+        self._fail(care, message)
         return False
 
     async def _refused(
@@ -274,10 +277,10 @@ class Submitter:
         job: JobSnapshot,
         target: Target,
     ) -> None:
+        care.launch, care.sent = launch_of(care, view, job), None
         care.due_attempt = 0
         care.submission = care.choice = care.answer = None
         care.waits_for_capacity = False
-        care.launch, care.sent = launch_of(care, view, job), None
         care.look_at = None
         care.start(job.resource_name)
         name = job.resource_name
