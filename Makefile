@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo emulator test chaos bench lint format docs lock clean
+.PHONY: help install demo emulator test chaos bench lint format docs docs-site screenshots lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,10 +53,16 @@ format: $(STAMP) ## Write the format and the safe fixes
 docs: $(STAMP) ## Write the reference pages from the code
 	$(BIN)/python docs/render.py
 
+docs-site: $(STAMP) ## Build the documentation into site/, strictly and offline
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+screenshots: $(STAMP) ## Take the pictures of docs/images anew, from Prefect's own UI (needs Chromium)
+	SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser -q $(ARGS)
+
 lock: $(STAMP) ## Resolve requirements.lock anew: names, versions, hashes, no addresses
 	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --extra demo --extra emulator --extra quota \
 	  --group test --group lint --group docs --group build --no-header --no-annotate --no-emit-index-url \
 	  --upgrade --output-file requirements.lock pyproject.toml
 
 clean: ## Remove what make made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
