@@ -83,7 +83,7 @@ def opened_site(*, is_wide: bool = False) -> Iterator[Site]:
     Args:
         is_wide: For more writers at once than SQLite bears: the server is on PostgreSQL.
     """
-    from tests.chaos.database import Database
+    from benchmarks.database import Database
     from tests.chaos.site import Site
 
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-chaos-"))
@@ -207,5 +207,9 @@ def pool(site: Site, crowd: Crowd, request: pytest.FixtureRequest) -> Iterator[P
 @pytest.fixture
 def wide_pool() -> Iterator[Pool]:
     """A pool on a site of its own, whose Prefect server takes many writers at once."""
+    from benchmarks.database import missing_program
+
+    if missing := missing_program():
+        pytest.skip(missing)
     with opened_site(is_wide=True) as site, closing(site.pool()) as pool:
         yield pool

@@ -1,4 +1,6 @@
-"""PostgreSQL for the Prefect server: where very many write at once, SQLite's one writer is too few.
+"""PostgreSQL for the Prefect server of benchmarks and of the widest chaos test.
+
+Where very many write at once, or thousands of runs are written, SQLite's one writer is too few.
 
 Its programs are the system's; its files are in a folder of their own, and go with it.
 """
@@ -11,10 +13,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
-
 from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import free_port
+from prefect_vertex.errors import SetupError
 
 START_SECONDS = 60.0
 _NOBODY = 65534
@@ -30,7 +31,11 @@ class Database:
             os.chown(self._home, _NOBODY, _NOBODY)
 
     def start(self, children: Children) -> str:
-        """Start it; its address, once it serves."""
+        """Start it; its address, once it serves.
+
+        Raises:
+            SetupError: PostgreSQL is not installed, or did not come up.
+        """
         port, files = free_port(), str(self._home / "files")
         made = [*_as_nobody(), _program("initdb"), "--pgdata", files, "--no-sync"]
         made += ["--username", "prefect", "--auth", "trust", "--encoding", "UTF8"]
@@ -47,13 +52,23 @@ class Database:
         shutil.rmtree(self._home)
 
 
+def missing_program() -> str:
+    """What this machine lacks for a database, and how to get it; empty if nothing."""
+    missing = [name for name in ("initdb", "postgres") if _which(name) is None]
+    return f"PostgreSQL's {missing[0]} is missing: apt-get install postgresql" if missing else ""
+
+
 def _program(name: str) -> str:
+    found = _which(name)
+    if found is None:
+        raise SetupError(missing_program())
+    return found
+
+
+def _which(name: str) -> str | None:
     """Debian keeps the server's programs off the PATH, in a folder for each version."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    found = shutil.which(name, path=os.pathsep.join([*map(str, places), os.environ["PATH"]]))
-    if found is None:
-        pytest.skip(f"needs PostgreSQL's {name}: apt-get install postgresql")
-    return found
+    return shutil.which(name, path=os.pathsep.join([*map(str, places), os.environ["PATH"]]))
 
 
 def _as_nobody() -> list[str]:
