@@ -22,15 +22,16 @@ import httpx
 
 from benchmarks.api import Api
 from benchmarks.cases import CASES, Case
+from benchmarks.database import Database
 from benchmarks.figures import Figures, table
 from benchmarks.proxy import CountingProxy
 from benchmarks.sides import OURS, THEIRS, Ours, Side, Theirs
 from benchmarks.trial import Stage
 from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import LocalStack
-from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.errors import PrefectVertexError, SetupError
 
-# SQLite has one writer at a time: what neither worker has to do with does not queue for it.
+# What neither worker has to do with takes no turn at the database.
 _SERVER: Final = {
     "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
@@ -39,15 +40,20 @@ _SERVER: Final = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
+_DATABASE: Final = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 
 
 class _Stack(LocalStack):
     """A local installation whose server does no more than it must."""
 
+    def __init__(self, children: Children, home: Path, database: str) -> None:
+        super().__init__(children, home)
+        self._database = {_DATABASE: database} if database else {}
+
     @property
     def env(self) -> dict[str, str]:
         """The usual, and what spares the server."""
-        return {**super().env, **_SERVER}
+        return {**super().env, **_SERVER, **self._database}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,8 +95,8 @@ def _stage(logs: Path | None) -> Iterator[Stage]:
     place = logs or home / "logs"
     place.mkdir(parents=True, exist_ok=True)
     try:
-        with Children(place) as children:
-            stack = _Stack(children, home)
+        with closing(Database()) as database, Children(place) as children:
+            stack = _Stack(children, home, _start(database, children))
             stack.start_server()
             port = urlsplit(stack.api_url).port
             if port is None:
@@ -99,6 +105,14 @@ def _stage(logs: Path | None) -> Iterator[Stage]:
                 yield Stage(children, stack, proxy, api)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _start(database: Database, children: Children) -> str:
+    try:
+        return database.start(children)
+    except SetupError as error:
+        _say(f"The Prefect server takes SQLite, which is slow with thousands of runs. {error}")
+        return ""
 
 
 def _parser() -> argparse.ArgumentParser:

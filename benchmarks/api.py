@@ -15,7 +15,7 @@ import httpx
 
 FINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 _PAGE: Final = 200
-# SQLite takes one writer at a time; more than a few only queue.
+# Where the server has SQLite, more than a few writers only queue.
 _AT_ONCE: Final = 2
 _SECONDS: Final = 120.0
 _BUSY_SECONDS: Final = 120.0

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,14 +77,22 @@ def site() -> Iterator[Site]:
 
 
 @contextmanager
-def opened_site() -> Iterator[Site]:
-    """Start server, emulator and proxies; their figures go into the ledger at the end."""
+def opened_site(*, is_wide: bool = False) -> Iterator[Site]:
+    """Start server, emulator and proxies; their figures go into the ledger at the end.
+
+    Args:
+        is_wide: For more writers at once than SQLite bears: the server is on PostgreSQL.
+    """
+    from benchmarks.database import Database
     from tests.chaos.site import Site
 
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-chaos-"))
     (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        site = Site(children, home, LEDGER)
+    with ExitStack() as stack:
+        database = stack.enter_context(closing(Database())) if is_wide else None
+        children = stack.enter_context(Children(home / "logs"))
+        url = database.start(children) if database is not None else ""
+        site = Site(children, home, LEDGER, url)
         try:
             yield site
         finally:
@@ -193,4 +201,15 @@ def pool(site: Site, crowd: Crowd, request: pytest.FixtureRequest) -> Iterator[P
         return
     crowd.wait()
     with closing(site.pool()) as pool:
+        yield pool
+
+
+@pytest.fixture
+def wide_pool() -> Iterator[Pool]:
+    """A pool on a site of its own, whose Prefect server takes many writers at once."""
+    from benchmarks.database import missing_program
+
+    if missing := missing_program():
+        pytest.skip(missing)
+    with opened_site(is_wide=True) as site, closing(site.pool()) as pool:
         yield pool

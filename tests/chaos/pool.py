@@ -80,14 +80,14 @@ class Pool:
         update = WorkPoolUpdate(base_job_template=self._template())
         self.site.client.update_work_pool(self.name, update)
 
-    def deploy(self, name: str, **options: Any) -> UUID:
-        """One more deployment; nobody ever reads its entrypoint."""
+    def deploy(self, name: str, *, entrypoint: str = "nowhere.py:main", **options: Any) -> UUID:
+        """One more deployment; the stub container never reads its entrypoint."""
         return patiently(
             lambda: self.site.client.create_deployment(
                 self.flow_id,
                 name,
                 work_pool_name=self.name,
-                entrypoint="nowhere.py:main",
+                entrypoint=entrypoint,
                 **options,
             )
         )

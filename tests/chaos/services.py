@@ -30,9 +30,18 @@ _PRINTED = re.compile(r"^(127\.0\.0\.1:\d+)\n(http://\S+)\n", re.MULTILINE)
 
 
 class Server:
-    """A Prefect server that can be killed and started again on the same port and database."""
+    """A Prefect server that can be killed and started again on the same port and database.
 
-    def __init__(self, children: Children, home: Path, env: dict[str, str]) -> None:
+    Args:
+        children: Ends it.
+        home: Where its files go, SQLite's among them.
+        env: Its environment.
+        database: Another database's address.
+    """
+
+    def __init__(
+        self, children: Children, home: Path, env: dict[str, str], database: str = ""
+    ) -> None:
         self._children = children
         self.port = free_port()
         self.api_url = f"http://127.0.0.1:{self.port}/api"
@@ -50,6 +59,8 @@ class Server:
             # The shortest that Prefect takes.
             "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "30",
         }
+        if database:
+            self._env["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database
         self._child = self._start()
 
     def _start(self) -> Child:

@@ -32,16 +32,17 @@ class Site:
         children: Ends what is started.
         home: A directory of its own.
         ledger: Where the figures go.
+        database: The Prefect server's, unless SQLite does.
     """
 
-    def __init__(self, children: Children, home: Path, ledger: Ledger) -> None:
+    def __init__(self, children: Children, home: Path, ledger: Ledger, database: str = "") -> None:
         env = LocalStack(children, home).env
         self.home = home
         self.notes = home / "notes"
         self.ledger = ledger
         self.children = children
         # Side by side: both take some seconds.
-        self.server = Server(children, home, env)
+        self.server = Server(children, home, env, database)
         self.cloud = Cloud(children, env)
         self.cloud.wait()
         self.proxies = Proxies(children, env, self.server.port, self.cloud.address)

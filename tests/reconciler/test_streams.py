@@ -106,8 +106,11 @@ class Scene:
         self.log = Log()
         self.diary = Diary(stage)
 
-    def streams(self, worker: Reconciler, *, is_gone: bool = False) -> Streams:
-        return Streams(worker.world, self.log, self.diary, is_gone=lambda _: is_gone)
+    def streams(self, worker: Reconciler, *, gone: str = "nobody/") -> Streams:
+        def is_gone(signature: str) -> bool:
+            return signature.startswith(gone)
+
+        return Streams(worker.world, self.log, self.diary, is_gone=is_gone)
 
     def write(self, run: Run, text: str, replica: str = "workerpool0-0", **fields: Any) -> None:
         """A replica writes a line now, which arrives at once."""
@@ -353,10 +356,9 @@ async def test_the_last_lines_of_a_run_whose_worker_is_gone_are_told_by_one(
     scene.write(run, "sh: python3: not found")
     stage.runs.put(run.id, RunState.CRASHED)
     workers = [await stage.worker(name) for name in ("two", "three")]
-    every = [(scene.streams(worker, is_gone=True), worker) for worker in workers]
+    every = [(scene.streams(worker, gone="one/"), worker) for worker in workers]
     for _ in range(3):
         for streams, worker in every:
-            streams._is_gone = lambda signature: signature.startswith("one/")
             await scene.poll(streams, worker)
 
     assert scene.diary.texts(run) == ["workerpool0-0: sh: python3: not found"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from prefect_vertex.planning.durations import is_count, is_duration
@@ -65,11 +66,15 @@ def format_policy(policy: RunPolicy) -> str:
     return json.dumps(changed, separators=(",", ":"), sort_keys=True)
 
 
+@lru_cache(maxsize=1024)
 def parse_policy(text: str) -> RunPolicy:
-    """Read a policy; what is missing, unknown or unreadable keeps its default."""
+    """Read a policy; what is missing, unknown or unreadable keeps its default.
+
+    It is asked for each run at each tick, and the runs of a deployment share one text.
+    """
     try:
         values = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         values = {}
     if not isinstance(values, dict):
         values = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Self
@@ -11,15 +10,14 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
-from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.answers import crash_for
 from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.chronicler import Chronicler
 from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
+from prefect_vertex.reconciler.places import Places
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.recorder import Recorder
 from prefect_vertex.reconciler.steps import Attendant
@@ -50,6 +48,7 @@ class Reconciler:
     def __init__(self, world: World) -> None:
         self.world = world
         self.book: dict[str, Care] = {}
+        self._places = Places(world, self.book)
         self._observer = Observer(world, self.book)
         self._upkeep = Upkeep(world, self.book)
         self._attendant = Attendant(world, self._upkeep)
@@ -64,7 +63,6 @@ class Reconciler:
         self._swept_at: datetime | None = None
         self._wanted: set[str] = set()
         self._prefect_trouble = ""
-        self.learned: set[Target] = set()
         self.last_tick_at = world.clock.now()
         self.failures = 0
 
@@ -101,7 +99,7 @@ class Reconciler:
         care.to_find, care.announced = True, False
         care.settled_attempt = care.contested_attempt = 0
         care.waits_for_capacity = False
-        self.learned |= {candidate.target for candidate in assignment.spec.candidates}
+        self._places.add(candidate.target for candidate in assignment.spec.candidates)
         ticket = Ticket()
         care.tickets.append(ticket)
         self._start(care)
@@ -189,10 +187,10 @@ class Reconciler:
         """
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
-        self._wanted |= await self._observer.look(sorted(self._targets(), key=str))
+        self._wanted |= await self._observer.look(sorted(self._places.targets(), key=str))
         since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
         views = {view.id: view for view in await self.world.runs.cancelling_or_ended(since)}
-        self._learn_places(views.values())
+        self._places.learn(views.values())
         if self.chronicler is not None:
             self.chronicler.look(view for view in views.values() if view.is_final)
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
@@ -224,16 +222,6 @@ class Reconciler:
         if care.interrupt is not None:
             care.interrupt.set()
 
-    def _targets(self) -> set[Target]:
-        targets = set(self.world.home()) | self.learned
-        for care in self.book.values():
-            targets |= {
-                target
-                for key, target in care.targets.items()
-                if key in care.jobs and not care.jobs[key].is_terminal
-            }
-        return targets
-
     def _due(self) -> set[str]:
         now = self.world.clock.now()
         return {
@@ -254,30 +242,10 @@ class Reconciler:
             views[view.id] = view
             care = self._care(view.id)
             self._upkeep.learn(care, view)
-        self._learn_places(unfinished)
+        self._places.learn(unfinished)
         cares = [self._care(view.id) for view in unfinished]
         await self._upkeep.mind_holders(cares, roster)
         return {view.id for view in unfinished} | self.book.keys()
-
-    def _learn_places(self, views: Collection[RunView]) -> None:
-        """List the places that runs name from now on, though no template mentions them."""
-        if not views:
-            return
-        targets = self._targets()
-        known = {(target.project, target.location) for target in targets}
-        locations = {target.location for target in targets}
-        key = min((target.credentials_key for target in self.world.home()), default="")
-        for view in views:
-            project, location = view.place
-            if not location and (name := identifier_of(view)) is not None:
-                if name.location in locations:
-                    # It holds the project's number, so only the location can be compared.
-                    continue
-                project, location = name.project, name.location
-            if location and (project, location) not in known:
-                self.learned.add(Target(project, location, key))
-                known.add((project, location))
-                locations.add(location)
 
     def _care(self, run_id: str) -> Care:
         return self.book.setdefault(run_id, Care(run_id=run_id))

@@ -21,20 +21,10 @@ from prefect_vertex.errors import (
     RateLimitedError,
     SetupError,
 )
-from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.lines import LogEntry, line_of, unsent
-from prefect_vertex.lifecycle.policy import parse_policy
-from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
-from prefect_vertex.lifecycle.streaming import (
-    Need,
-    Stream,
-    loud_jobs,
-    need_of,
-    stream_of,
-    stream_of_name,
-)
-from prefect_vertex.planning.naming import ResourceName
-from prefect_vertex.planning.spec import Target
+from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.lifecycle.streaming import Stream, loud_jobs
+from prefect_vertex.reconciler.audience import Audience
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.pace import Pace, SeenEntries
@@ -76,7 +66,7 @@ class Streams:
         self._world = world
         self._source = source
         self._journal = journal
-        self._is_gone = is_gone
+        self._audience = Audience(world, is_gone=is_gone)
         self._streams: dict[tuple[str, str], Stream] = {}
         self._paces: dict[str, Pace] = {}
         self._seen = SeenEntries()
@@ -101,60 +91,18 @@ class Streams:
         for run_id in {*book, *views}:
             care = book.get(run_id)
             view = views.get(run_id) or (care.seen if care is not None else None)
-            if view is not None and self._concerns(care, view):
-                for fresh in self._begun(care, view, now):
+            if view is not None and self._audience.includes(care, view):
+                for key in self._audience.needless(care, view, now):
+                    self._forget(key)
+                for fresh in self._audience.streams(care, view, now):
+                    if fresh.key in self._ended and view.state is not RunState.CRASHED:
+                        continue
                     known = self._streams.setdefault(fresh.key, fresh)
                     if known.run.state is view.state and known.run.observed_at < view.observed_at:
                         self._streams[fresh.key] = replace(known, run=view)
         self._ended &= {key for care in book.values() for key in care.jobs}
         if self._streams:
             self._wanted.set()
-
-    def _concerns(self, care: Care | None, view: RunView) -> bool:
-        text = view.labels.get(POLICY_LABEL, "")
-        policy = care.policy if care is not None and not text else parse_policy(text)
-        if not policy.stream_output:
-            return False
-        if care is not None and (care.tickets or care.adopted):
-            return True
-        if view.state is RunState.CRASHED:
-            return view.holder == self._world.signature or self._is_gone(view.holder)
-        return view.holder == self._world.signature and view.holder_is_current
-
-    def _begun(self, care: Care | None, view: RunView, now: datetime) -> list[Stream]:
-        if view.state is RunState.CRASHED:
-            stream = self._last_of(care, view)
-            wanted = stream is not None and need_of(view, None, now) is Need.AFTER_LAST_WORD
-            return [stream] if stream is not None and wanted else []
-        if care is None or (job := care.newest) is None:
-            return []
-        if view.state is RunState.PENDING:
-            for key, each in care.jobs.items():
-                if need_of(view, each, now) is Need.NOTHING:
-                    self._forget(key)
-            jobs = [each for each in care.jobs.values() if need_of(view, each, now) is Need.ALL]
-        else:
-            # It may have started while nobody was there.
-            jobs = [job] if need_of(view, job, now) is Need.BEFORE_START else []
-        return [
-            stream_of(view, each, care.targets[each.resource_name.key])
-            for each in jobs
-            if each.resource_name.key not in self._ended
-        ]
-
-    def _last_of(self, care: Care | None, view: RunView) -> Stream | None:
-        """The stream of a crashed run's last job."""
-        if care is not None and care.newest is not None:
-            return stream_of(view, care.newest, care.targets[care.newest.resource_name.key])
-        name = identifier_of(view)
-        return None if name is None else stream_of_name(view, name, self._target_of(view, name))
-
-    def _target_of(self, view: RunView, name: ResourceName) -> Target:
-        project = view.place[0] or name.project
-        home = sorted(self._world.home(), key=str)
-        keys = [target.credentials_key for target in home if target.project == project]
-        keys += [target.credentials_key for target in home]
-        return Target(project, name.location, next(iter(keys), ""))
 
     # --- the task ------------------------------------------------------------------------------
 
@@ -295,7 +243,7 @@ class Streams:
         if stream.was_read or view.holder == self._world.signature:
             return True
         key = f"prefect-vertex-log-a{max(view.attempt, 1)}"
-        return await win(self._world, view.id, key, is_gone=self._is_gone)
+        return await win(self._world, view.id, key, is_gone=self._audience.is_gone)
 
     async def _bring(self, stream: Stream, entries: Sequence[LogEntry], *, is_all: bool) -> None:
         fresh = [each for each in entries if each not in self._seen]
