@@ -27,7 +27,7 @@ from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run,
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError, SetupError
 from prefect_vertex.planning.launches import Bootstrap
-from prefect_vertex.planning.relaunch import elided
+from prefect_vertex.planning.relaunch import bootstrap_marker, elided
 from prefect_vertex.template import CredentialValues, VertexJobConfiguration
 from prefect_vertex.template.secrets import about_plain_keys
 
@@ -121,11 +121,6 @@ def without_bootstrap(request: Mapping[str, Any]) -> dict[str, Any]:
 
     known = Bootstrap.of(packed_bootstrap())
     return elided(request, known, bootstrap_marker(__version__, known.characters))
-
-
-def bootstrap_marker(version: str, characters: int) -> str:
-    """What stands in its place; no Python, so that a job with it does not end as if all is well."""
-    return f"<the bootstrap of prefect-vertex {version}, {characters:,} characters; see --full>"
 
 
 def parse_job_variables(texts: Sequence[str]) -> dict[str, Any]:

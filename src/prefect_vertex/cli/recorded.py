@@ -14,11 +14,10 @@ from typing import Any, Literal
 import anyio
 
 from prefect_vertex.cli.gcloud import gcloud_script
-from prefect_vertex.cli.plan import bootstrap_marker
 from prefect_vertex.errors import SetupError
 from prefect_vertex.planning.launches import Bootstrap, read_record
 from prefect_vertex.planning.masking import MASK
-from prefect_vertex.planning.relaunch import changes, elided, relaunch, unknowns
+from prefect_vertex.planning.relaunch import bootstrap_marker, changes, elided, relaunch, unknowns
 from prefect_vertex.template.facts import packages
 
 _SCHEME = "gs://"

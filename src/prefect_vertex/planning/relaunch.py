@@ -119,6 +119,11 @@ def unknowns(record: Mapping[str, Any], *, code_is_there: bool | None) -> list[s
 # --- the bootstrap, left out of what is printed ---------------------------------------------------
 
 
+def bootstrap_marker(version: str, characters: int) -> str:
+    """What stands in its place; no Python, so that a job with it does not end as if all is well."""
+    return f"<the bootstrap of prefect-vertex {version}, {characters:,} characters; see --full>"
+
+
 def elided(request: Mapping[str, Any], bootstrap: Bootstrap, marker: str) -> dict[str, Any]:
     """A copy of a request in which the bootstrap's source is a marker.
 

@@ -14,7 +14,8 @@ from typing import Final
 import anyio
 
 from prefect_vertex.errors import PrefectVertexError
-from prefect_vertex.lifecycle.run import RECORDS_LABEL
+from prefect_vertex.lifecycle.run import RECORDS_LABEL, RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.launches import (
     build_record,
     record_text,
@@ -40,6 +41,29 @@ MAX_WRITERS: Final = 4
 
 MAX_WAITING: Final = 1_000
 """Records that wait for the bucket; a launch beyond them gets none."""
+
+
+def launch_of(care: Care, view: RunView, job: JobSnapshot) -> Launch | None:
+    """What a job was launched with; None where nobody here knows, or no record is wanted.
+
+    Only what this very process has sent is told: a job that another one created may have been
+    planned from something else.
+    """
+    plan, assignment = care.sent, care.assignment
+    if plan is None or assignment is None or assignment.facts is None:
+        return None
+    if plan.attempt != job.attempt or plan.target.location != job.resource_name.location:
+        return None
+    if not plan.candidate.staging_folder:
+        return None
+    return Launch(
+        run=view,
+        plan=plan,
+        job=job,
+        facts=assignment.facts,
+        candidates=assignment.names,
+        bootstrap=assignment.bootstrap,
+    )
 
 
 class Recorder:

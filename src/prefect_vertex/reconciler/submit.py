@@ -42,8 +42,8 @@ from prefect_vertex.reconciler.answers import (
 )
 from prefect_vertex.reconciler.care import Assignment, Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
-from prefect_vertex.reconciler.launches import launch_of
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.recorder import launch_of
 from prefect_vertex.reconciler.turns import announce, take_turn
 from prefect_vertex.reconciler.walk import Walker
 
