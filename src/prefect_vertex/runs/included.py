@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from prefect.bundles._file_collector import FileCollector
-from prefect.bundles._ignore_filter import IgnoreFilter
-from prefect.bundles._path_resolver import PathValidationError
 from prefect.flows import Flow
 
 from prefect_vertex.errors import BundleError
@@ -70,6 +67,11 @@ def check_included_files(flow: Flow[..., Any]) -> None:
     patterns = getattr(flow, "include_files", None)
     if not patterns:
         return
+    # Private: what Prefect will bundle, it alone can say. A worker starts without them.
+    from prefect.bundles._file_collector import FileCollector
+    from prefect.bundles._ignore_filter import IgnoreFilter
+    from prefect.bundles._path_resolver import PathValidationError
+
     patterns = check_patterns(patterns)
     base = _base_directory(flow)
     where = f"include_files of flow {flow.name!r}"
