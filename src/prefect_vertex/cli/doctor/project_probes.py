@@ -91,11 +91,6 @@ async def ask_act_as(asking: Asking, place: Place) -> list[Finding]:
 
 async def ask_log_writer(asking: Asking, place: Place) -> list[Finding]:
     """Whether that account may write a log."""
-    """Whether jobs may run as their account."""
-    """What this machine may do in a project."""
-    """Whether Vertex AI is enabled in a project."""
-    """The JobService of a location."""
-    """PREFECT_API_URL as a place's job gets it."""
     project = place.target.project
     policies = [await asking.project_policy(project, place)] if place.service_account else []
     return [about_log_writer(project, place.service_account, policies)]

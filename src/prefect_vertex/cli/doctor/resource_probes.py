@@ -101,9 +101,6 @@ async def ask_secret(asking: Asking, place: Place) -> list[Finding]:
 
 async def ask_quotas(asking: Asking, plans: Sequence[JobPlan]) -> list[Finding]:
     """The quotas of all candidates' projects."""
-    """The secret with the Prefect API's key."""
-    """A bucket."""
-    """The image, as the agent that pulls it sees it."""
     if asking.emulated and not os.environ.get(QUOTAS_VARIABLE):
         return [unchecked("quotas", f"{EMULATOR_VARIABLE} is set, {QUOTAS_VARIABLE} is not.")]
     places = [(each.candidate.project, each.candidate.credentials_key) for each in plans]
