@@ -13,7 +13,12 @@ import anyio.to_thread
 import httpx
 import pytest
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
 from prefect.client.schemas.objects import (
     TERMINAL_STATES,
     FlowRun,
@@ -431,7 +436,9 @@ async def test_an_event_arrives_only_once(
     assert await emitted(pool.client, event) == [f"prefect.flow-run.{view.id}"]
 
 
-async def test_a_table_is_the_latest_of_its_key(runs: PrefectFlowRuns, pool: Pool) -> None:
+async def test_a_table_stands_in_the_place_of_its_last_version(
+    runs: PrefectFlowRuns, pool: Pool
+) -> None:
     run = await pool.run(StateType.PENDING)
     view = await runs.read(str(run.id))
     assert view is not None
@@ -441,6 +448,8 @@ async def test_a_table_is_the_latest_of_its_key(runs: PrefectFlowRuns, pool: Poo
     await runs.publish(view, key, rows[:1], "One try.")
     await runs.publish(view, key, rows, "Two tries.")
 
+    ours = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
+    assert len(await pool.client.read_artifacts(artifact_filter=ours)) == 1
     path = {"key": key}
     answer = await pool.client.request("GET", "/artifacts/{key}/latest", path_params=path)
     latest = answer.json()

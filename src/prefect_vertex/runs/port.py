@@ -128,7 +128,7 @@ class FlowRuns(Protocol):
     async def publish(
         self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
     ) -> None:
-        """Write a table artifact of the run's; the latest with a key is the one that is shown.
+        """Write a table artifact in the place of the run's last one of that key.
 
         The key holds lower case letters, digits and dashes.
         """

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterEndTime,
@@ -28,6 +27,7 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.runs.artifacts import Artifacts, Written
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
 from prefect_vertex.runs.once import SentOnce
@@ -68,6 +68,7 @@ class PrefectFlowRuns:
         teller: Teller | None = None,
     ) -> None:
         self._client = client
+        self._artifacts = Artifacts(client)
         self._pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[work_pool_name]))
         self._pool_name = work_pool_name
         self._lease_seconds = lease_seconds
@@ -246,17 +247,9 @@ class PrefectFlowRuns:
     async def publish(
         self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
     ) -> None:
-        """Write a table artifact; the server keeps each version and shows the latest of a key."""
-        artifact = ArtifactCreate(
-            key=key,
-            type="table",
-            description=description,
-            data=json.dumps([dict(row) for row in rows]),
-            flow_run_id=uuid.UUID(run.id),
-        )
-        with suppress(StatusError):  # the run was deleted
-            async with asking():
-                await self._client.create_artifact(artifact)
+        """Write a table artifact in the place of the run's last one of that key."""
+        data = json.dumps([dict(row) for row in rows])
+        await self._artifacts.write(run.id, Written(key, "table", data, description))
 
     def log(self, run: RunView, level: int, message: str) -> None:
         """Write a line to the run's log."""
