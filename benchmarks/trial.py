@@ -226,12 +226,14 @@ class Trial:
             time.sleep(_LOOK_SECONDS)
 
     def wait_until_settled(self, quiet_seconds: float, *, seconds: float) -> float:
-        """Wait until the worker has changed no run for so long; how long its changes took."""
+        """Wait until the worker has changed runs, and then none for so long; how long it took."""
         begun = time.monotonic()
         self.wait_for(
             lambda: (
-                self._stage.proxy.seconds_since_write() > quiet_seconds
-                and time.monotonic() - begun > quiet_seconds
+                quiet_seconds
+                < self._stage.proxy.seconds_since_write()
+                # With thousands of jobs its first change comes late.
+                < time.monotonic() - begun
             ),
             seconds=seconds,
             what="rest",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 import anyio
@@ -24,7 +24,8 @@ from prefect_vertex.runs.port import PrefectUnavailableError, Roster
 
 logger = logging.getLogger(__name__)
 
-RENEWALS_AT_ONCE = 10
+CALLS_AT_ONCE = 10
+"""Calls to Prefect that one tick makes side by side."""
 
 
 class Upkeep:
@@ -46,7 +47,7 @@ class Upkeep:
 
         One lease that can't be renewed keeps no other from it; it is tried again at the next tick.
         """
-        limiter = anyio.CapacityLimiter(RENEWALS_AT_ONCE)
+        limiter = anyio.CapacityLimiter(CALLS_AT_ONCE)
 
         async def renew(care: Care, view: RunView) -> None:
             async with limiter:
@@ -96,9 +97,32 @@ class Upkeep:
         """Find out which runs' holders are gone, and adopt their live jobs.
 
         A live job is adopted at once; a run without one is called an orphan only after a grace,
-        because whoever takes it needs a moment to say so.
+        because whoever takes it needs a moment to say so.  After the end of a worker with very many
+        runs the tick waits for all of them, so several are adopted at a time.
+
+        Raises:
+            PrefectUnavailableError: The Prefect API failed; what was adopted until then stays so.
         """
         self._roster = roster
+        heirless = list(self._heirless(cares))
+        limiter = anyio.CapacityLimiter(CALLS_AT_ONCE)
+        failures: list[PrefectUnavailableError] = []
+
+        async def adopt(care: Care, view: RunView) -> None:
+            async with limiter:
+                try:
+                    await self._adopt(care, view)
+                except PrefectUnavailableError as error:
+                    failures.append(error)
+
+        async with anyio.create_task_group() as group:
+            for care, view in heirless:
+                group.start_soon(adopt, care, view)
+        if failures:
+            raise failures[0]
+
+    def _heirless(self, cares: Iterable[Care]) -> Iterator[tuple[Care, RunView]]:
+        """Runs that this process adopts, or has adopted; it notes what it sees of the others."""
         now = self._world.clock.now()
         grace = timedelta(seconds=self._world.figures.requeue_grace_seconds)
         for care in cares:
@@ -115,7 +139,7 @@ class Upkeep:
             orphaned = gone and now - view.state_time >= grace
             care.orphaned_in = view.state_id if orphaned else ""
             if gone or care.adopted:
-                await self._adopt(care, view)
+                yield care, view
 
     def is_process_gone(self, signature: str) -> bool:
         """Whether a process is certainly gone: an earlier one of our name, offline or let go."""
