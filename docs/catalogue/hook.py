@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def finder() -> str:
-    """The field, with all messages."""
+    """The field, with all messages, ours and foreign."""
     text = json.dumps(list(_messages()), ensure_ascii=False).replace("<", "\\u003c")
     return _TEMPLATE.read_text(encoding="utf-8").replace("MESSAGES", text)
 
@@ -46,7 +46,7 @@ def _messages() -> Iterator[tuple[list[str], int, int, str, str]]:
         path = PurePosixPath(entry.place.path).relative_to(PAGES.relative_to(ROOT).as_posix())
         title = entry.title.replace("`", "")
         href = f"{path.with_suffix('.html')}#{slugify(title, '-')}"
-        for message in entry.messages:
+        for message in (*entry.messages, *entry.foreign):
             parts = [part.strip() for part in message.split(GAP) if part.strip()]
             sizes = [len(_SAYS.findall(part)) for part in parts]
             yield parts, max(sizes), sum(sizes), href, title

@@ -2,6 +2,10 @@
 
 So the catalogue is what a reader sees, and cannot differ from it.  An entry is a heading with such
 a block and what is said about it.
+
+Lines of a fenced `output` block are foreign messages: words of Prefect's or of Python's, and whole
+lines that our messages end in together.  They are found by the field of the site, and not compared
+with our source.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from catalogue.source import ROOT, Found, Place, messages
 PAGES: Final = ROOT / "docs" / "troubleshooting"
 
 _BLOCK: Final = re.compile(r"^```text\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FOREIGN: Final = re.compile(r"^```output\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^#{1,4} (?P<title>.*)$", re.MULTILINE)
 
 
@@ -28,12 +33,15 @@ class Entry:
 
     Attributes:
         place: Its heading.
+        messages: Ours, which the source has to make.
+        foreign: Those that nothing in our source makes, or none of it alone.
         words: All that it says besides its messages.
     """
 
     place: Place
     title: str
     messages: tuple[str, ...]
+    foreign: tuple[str, ...]
     words: str
 
 
@@ -62,14 +70,19 @@ def entries() -> Iterator[Entry]:
         ends = [*(head.start() for head in heads[1:]), len(text)]
         for head, end in zip(heads, ends, strict=True):
             body = text[head.end() : end]
-            told = [line for block in _BLOCK.finditer(body) for line in block["lines"].splitlines()]
-            if told:
+            told, foreign = _lines(_BLOCK, body), _lines(_FOREIGN, body)
+            if told or foreign:
                 yield Entry(
                     place=_place(path, text.count("\n", 0, head.start()) + 1),
                     title=head["title"],
-                    messages=tuple(told),
-                    words=_BLOCK.sub("", body),
+                    messages=told,
+                    foreign=foreign,
+                    words=_FOREIGN.sub("", _BLOCK.sub("", body)),
                 )
+
+
+def _lines(block: re.Pattern[str], text: str) -> tuple[str, ...]:
+    return tuple(line for each in block.finditer(text) for line in each["lines"].splitlines())
 
 
 def problems() -> list[str]:

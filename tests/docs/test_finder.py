@@ -93,8 +93,38 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
             "10:00:01 | ERROR | worker_count is 0, expected 1 or more.\nSet it.",
             "job-variables.html#how-many-replicas",
         ),
+        (
+            "Could not read gs://my-bucket/launches/0f1e2d3c-1111-4222-8333-444455556666/a9.json: "
+            "there is no such bucket or object.",
+            "records.html#the-file-is-no-record-or-of-another-version",
+        ),
+        (
+            "Replica 1 of attempt 1: Cannot read gs://my-bucket/replicas/0f1e/1/here-0.json: "
+            "there is no such bucket or object.",
+            "code.html#the-buckets-name-or-place",
+        ),
+        (
+            "Process exited with status code: 3. Process exited with an unexpected status code.",
+            "container.html#the-flows-process-died-prefects-own-words",
+        ),
+        (
+            "Execution was aborted by Python system exit call.",
+            "container.html#the-flows-process-died-prefects-own-words",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'polars'",
+            "container.html#a-module-is-missing",
+        ),
+        (
+            "prefect.exceptions.MissingResult: State data is missing. Typically, this occurs when "
+            "result persistence is disabled and the state has been retrieved from the API.",
+            "adhoc.html#the-result-is-not-there",
+        ),
     ],
-    ids=["a crash", "a line of a log"],
+    ids=[
+        *("a crash", "a line of a log", "a lost record", "a lost bucket"),
+        *("a dead process", "an exit", "a module", "a result"),
+    ],
 )
 @pytest.mark.browser
 @pytest.mark.timeout(120)

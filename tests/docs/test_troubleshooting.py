@@ -68,7 +68,8 @@ def test_every_entry_says_what_its_messages_do_not(pages: Any) -> None:
     poor = []
     for entry in pages.entries():
         words = set(re.findall(r"[a-z]{3,}", entry.words.lower()))
-        told = set(re.findall(r"[a-z]{3,}", " ".join(entry.messages).lower()))
+        lines = " ".join((*entry.messages, *entry.foreign)).lower()
+        told = set(re.findall(r"[a-z]{3,}", lines))
         if len(words - told) < LEAST_OWN_WORDS:
             poor.append(f"{entry.place}: {entry.title}")
 
