@@ -195,8 +195,9 @@ def test_both_attempts_of_two_replicas_are_shown_in_the_runs_artifacts(
 
     def ended() -> dict[str | None, Any]:
         shown = {each.key: each for each in walks.artifacts(run)}
-        told = str(shown[PAGE_KEY].description) if PAGE_KEY in shown else ""
-        return shown if f"the last one in {B}: completed" in told else {}
+        told = [str(each.description) for each in shown.values()]
+        # Two calls: the page, then its drawing.
+        return shown if sum(f"the last one in {B}: completed" in each for each in told) == 2 else {}
 
     shown = until(ended, "the end is drawn")
     page = str(shown[PAGE_KEY].data)
