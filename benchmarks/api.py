@@ -15,8 +15,8 @@ import httpx
 
 FINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 _PAGE: Final = 200
-# Where the server has SQLite, more than a few writers only queue.
-_AT_ONCE: Final = 2
+# Where the server has SQLite, these queue, and its "too busy" is asked again.
+_AT_ONCE: Final = 6
 _SECONDS: Final = 120.0
 _BUSY_SECONDS: Final = 120.0
 _PAUSE_SECONDS: Final = 0.5
