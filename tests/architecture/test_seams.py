@@ -14,8 +14,10 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import Abort
+from prefect.runner._flow_run_executor import FlowRunExecutor
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
+from prefect_vertex.lifecycle.exits import EXIT_WORDS
 from prefect_vertex.lifecycle.history import RETRIED
 from prefect_vertex.runs.seams import SEAMS, GuardedWorker, base_attributes
 
@@ -115,6 +117,13 @@ def a_run() -> FlowRun:
 def test_a_retry_is_still_told_by_its_message() -> None:
     """Else it would be taken for a late word, and undone."""
     assert f'"{RETRIED}"' in inspect.getsource(BaseWorker._submit_adhoc_run)
+
+
+def test_the_death_of_a_flows_process_is_still_told_by_its_message() -> None:
+    """Else nobody would say what to do about it, and the job would be called completed."""
+    source = inspect.getsource(FlowRunExecutor)
+    assert f'msg = f"{EXIT_WORDS}{{exit_code}}. {{info.explanation}}"' in source
+    assert "propose_crashed(\n            self._flow_run, message=msg\n" in source
 
 
 @pytest.mark.parametrize("name", SEAMS)

@@ -86,6 +86,22 @@ def test_a_story_that_is_over_does_not_age(walk: Build, at: At) -> None:
     assert not walk().is_live
 
 
+def test_a_job_whose_flow_died_alone_did_not_complete(told: Build, a_job: Build, at: At) -> None:
+    """Its container exited 0; of an attempt that followed another's death nothing is said."""
+    jobs = [
+        a_job("SUCCEEDED", attempt=number, created=created, started=created + 9, ended=created + 90)
+        for number, created in ((1, 0), (2, 300))
+    ]
+    message = "Process exited with status code: -9. Process exited due to a SIGKILL signal."
+    crash = Stay(state=RunState.CRASHED, name="Crashed", entered_at=at(88), message=message)
+    end = Stay(state=RunState.COMPLETED, name="Completed", entered_at=at(385))
+    first, second = told(*jobs, states=[crash, end]).attempts
+
+    assert first.reason == "ended by itself (exit code 0)"
+    assert "machine_type" in first.message
+    assert (first.failed, second.reason, second.failed) == (True, "completed", False)
+
+
 def test_a_live_story_is_told_until_now(told: Build, a_job: Build, at: At) -> None:
     chronicle = told(a_job(started=60))
 

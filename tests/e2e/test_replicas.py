@@ -61,7 +61,7 @@ SHARED = """
 """
 
 HANGING = """
-    import time
+    import os, time
     from prefect import flow
     from prefect_vertex import replica
 
@@ -70,6 +70,7 @@ HANGING = """
         me = replica.current()
         if not me.is_leader:
             print("working")
+            os.write(1, b"the last line\\n")
             time.sleep(600)
         me.barrier("ready")
 """
@@ -217,6 +218,9 @@ def test_a_follower_s_process_that_is_killed_fails_the_leader_by_name(
     assert "Replica 1 of 2 left without coming to barrier 'ready'" in message
     assert "status code: -9" in message
     assert _state(follower)[0] == "CRASHED"
+    # What it wrote and did not send is in both logs, once.
+    for log in (run, follower):
+        assert installation.logs_with(log, "the last line").count("the last line") == 1
 
 
 def test_a_leader_that_is_killed_takes_its_follower_along(

@@ -13,15 +13,18 @@ from prefect_vertex.lifecycle.lines import (
     DEBUG,
     ERROR,
     INFO,
+    LEADER_TASK,
     WARNING,
     LogEntry,
     is_from_container,
     level_of,
     line_of,
+    task_name_of,
     unsent,
 )
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+SECOND = task_name_of(1)
 
 
 def an_entry(text: str, *, second: float = 0, **fields: Any) -> LogEntry:
@@ -148,7 +151,7 @@ def test_of_a_dead_process_only_what_it_sent_is_left_out() -> None:
         for second, text in ((1, "step 1"), (3, "Traceback …"), (3, "ValueError: x"))
     ]
 
-    assert unsent([fatal, traceback, lost, sent], said) == [lost, fatal]
+    assert unsent([fatal, traceback, lost, sent], {LEADER_TASK: said}) == [lost, fatal]
 
 
 def test_a_line_that_was_sent_stands_for_one_entry_of_its_time() -> None:
@@ -159,14 +162,22 @@ def test_a_line_that_was_sent_stands_for_one_entry_of_its_time() -> None:
     later = an_entry("retrying", second=90)
     said = [(NOON + timedelta(seconds=20), "retrying"), (NOON, "retrying")]
 
-    assert unsent([printed, sent, lost, later], said) == [printed, lost, later]
+    assert unsent([printed, sent, lost, later], {LEADER_TASK: said}) == [printed, lost, later]
 
 
 def test_other_replicas_send_to_flow_runs_of_their_own() -> None:
     """What the leader said is nothing about them."""
     record = an_entry("12:00:01.000 | INFO | Flow run 'b' - up", task_name="workerpool1-0")
     print_ = an_entry("up", second=5, task_name="workerpool1-0")
-    assert unsent([record, print_], [(NOON, "up")]) == [print_]
+    assert unsent([record, print_], {LEADER_TASK: [(NOON, "up")]}) == [print_]
+
+
+def test_of_another_replica_that_died_what_it_did_not_send_is_left() -> None:
+    """Its last record was still on its way when it was killed."""
+    sent = an_entry("12:00:01.000 | INFO | Flow run 'b' - up", second=1, task_name=SECOND)
+    lost = an_entry("12:00:02.000 | INFO | Flow run 'b' - down", second=2, task_name=SECOND)
+
+    assert unsent([sent, lost], {SECOND: [(sent.timestamp, "up")]}) == [lost]
 
 
 def test_what_the_shell_says_after_a_record_is_not_a_part_of_it() -> None:
@@ -189,7 +200,7 @@ def test_a_run_loggers_line_is_known_in_colour() -> None:
     text = "12:00:01.000 | \x1b[36mINFO\x1b[0m    | Flow run\x1b[35m 'a'\x1b[0m - hello"
     entry = an_entry(text, second=1)
     assert unsent([entry]) == []
-    assert unsent([entry], [(entry.timestamp, "hello")]) == []
+    assert unsent([entry], {LEADER_TASK: [(entry.timestamp, "hello")]}) == []
 
 
 def test_lines_are_in_order_and_blank_ones_are_none() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, CANDIDATE_LABEL, RunState
 from prefect_vertex.lifecycle.streaming import (
     AFTER_END,
     LATE,
@@ -111,6 +111,37 @@ def test_of_other_replicas_it_is_told_what_they_wrote_some_time_before(
         assert not crashed.takes(first - SECOND, task_name)
     early = stream.crashed(stream.run, now + 5 * SECOND, now + 6 * SECOND)
     assert early.takes(now + 5 * SECOND, "workerpool1-3")
+
+
+def test_a_failure_of_several_replicas_may_have_a_dead_one(a_run: Any, now: datetime) -> None:
+    """Of one replica it has none: its process has said why."""
+    for replicas, need in ((1, Need.NOTHING), (2, Need.AFTER_LAST_WORD)):
+        labels = {ATTEMPT_LABEL: "1", CANDIDATE_LABEL: f"1:0:{replicas}"}
+        run = a_run(state=RunState.FAILED, state_time=now, labels=labels)
+        assert need_of(run, None, now) is need
+
+
+def test_a_run_that_failed_is_told_what_its_dead_replica_wrote_and_nothing_else(
+    stream: Stream, now: datetime
+) -> None:
+    read = stream.started(stream.run, now).after_read(now + 99 * SECOND, is_complete=True)
+    failed = read.failed(stream.run, now, {"workerpool1-0": now + 10 * SECOND})
+
+    assert failed.since == now + 10 * SECOND
+    assert failed.takes(now + 10 * SECOND, "workerpool1-0")
+    assert not failed.takes(now + 9 * SECOND, "workerpool1-0")
+    for other in ("workerpool0-0", "workerpool1-1", "service"):
+        assert not failed.takes(now + 20 * SECOND, other)
+
+
+def test_what_was_read_and_not_needed_while_the_run_lived_is_read_again(
+    stream: Stream, now: datetime
+) -> None:
+    read = stream.started(stream.run, now).after_read(now + 99 * SECOND, is_complete=True)
+    crashed = read.crashed(stream.run, now, now + 5 * SECOND)
+
+    assert crashed.since == now
+    assert crashed.takes(now, "workerpool1-0")
 
 
 def test_a_long_life_is_not_read_again(stream: Stream, now: datetime) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from prefect_vertex.capacity.reasons import RefusalReason
 from prefect_vertex.chronicle.chronicle import Start, Stay
+from prefect_vertex.lifecycle.lines import Line
 from prefect_vertex.lifecycle.run import DRAWN_LABEL, RunState, RunView
 from prefect_vertex.reconciler.chronicler import PAGE_KEY, TIMELINE_KEY, Chronicler
 from prefect_vertex.reconciler.loop import Reconciler
+from prefect_vertex.runs.journal import key_of
 from prefect_vertex.runs.pages import Page
 from prefect_vertex.runs.port import PrefectUnavailableError
 
@@ -38,7 +41,10 @@ class FakePages:
         if self.down:
             raise PrefectUnavailableError("The Prefect API answered 503 to POST /artifacts/.")
         rows = self.stage.runs.rows[run_id].history
-        return [Stay(state=kind, name=name, entered_at=at) for kind, name, _, at in rows]
+        stays = [Stay(state=kind, name=name, entered_at=at) for kind, name, _, at in rows]
+        # The fake keeps the last state's message alone.
+        message = self.stage.runs.rows[run_id].message
+        return [*stays[:-1], replace(stays[-1], message=message)]
 
     async def starts(self, run_id: str) -> list[Start]:
         """See `Pages.starts`."""
@@ -57,6 +63,21 @@ class FakePages:
         """What its timeline shows."""
         data = self.shown[run.id, TIMELINE_KEY][-1].data
         return base64.b64decode(data.partition(",")[2].removesuffix(")")).decode()
+
+
+@dataclass
+class Diary:
+    """As much of a `Journal` as the chronicler needs, of one run."""
+
+    lines: list[Line] = field(default_factory=list)
+
+    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
+        """See `Journal.known`."""
+        return {key_of(each) for each in self.lines if since <= each.timestamp <= until}
+
+    async def write(self, run: RunView, lines: Sequence[Line]) -> None:
+        """See `Journal.write`."""
+        self.lines += lines
 
 
 @pytest.fixture
@@ -180,6 +201,36 @@ async def test_a_crash_is_drawn_with_its_reason(
     crashed = [key for key in stage.runs.events if key[1] == "prefect-vertex.run.crashed"]
     (event,) = [stage.runs.events[key] for key in crashed]
     assert (event["reason"], event["replica"]) == ("out-of-memory", "workerpool0-0")
+
+
+async def test_what_to_do_about_a_flow_whose_process_died_alone_is_said_once(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """Whichever worker draws the run, and however often: the log itself says that it is said."""
+    diary = Diary()
+    workers = [await drawing(name) for name in ("one", "other")]
+    for worker in workers:
+        object.__setattr__(worker.chronicler._world, "journal", diary)
+    run, _ = await stage.running(workers[0])
+    message = "Process exited with status code: -9. Process exited due to a SIGKILL signal."
+    stage.runs.put(run.id, RunState.CRASHED, message=message)
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(3)
+    await draw(workers[0])
+    assert "us-central1: ended by itself (exit code 0)." in pages.page(run)
+    del run.labels[DRAWN_LABEL]
+    await stage.kill(workers[0])
+    stage.runs.offline.add("one")
+    pages.shown.clear()
+    await stage.tick(20)
+    await draw(workers[1])
+
+    assert "ended by itself" in pages.page(run)
+    (line,) = diary.lines
+    assert (line.level, line.logger) == (30, "prefect.flow_runs.worker")
+    assert line.timestamp == run.history[-1][3]
+    assert "exit status -9" in line.text
+    assert "machine_type" in line.text
 
 
 async def test_a_run_that_ended_before_its_holder_was_known_to_be_gone_is_drawn_once_it_is(

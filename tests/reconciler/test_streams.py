@@ -14,9 +14,10 @@ import pytest
 
 from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
 from prefect_vertex.lifecycle.lines import Line, LogEntry
-from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.run import LEADER_LABEL, POLICY_LABEL, RunState, RunView
 from prefect_vertex.reconciler.loop import Reconciler
-from prefect_vertex.reconciler.streams import MAX_LINES, Streams
+from prefect_vertex.reconciler.scribe import MAX_LINES
+from prefect_vertex.reconciler.streams import Streams
 from prefect_vertex.runs.journal import LastWords, key_of
 from prefect_vertex.runs.port import PrefectUnavailableError
 from prefect_vertex.vertex.logs import LogReading
@@ -85,6 +86,11 @@ class Diary:
     async def started_at(self, run: RunView) -> datetime | None:
         history = self._stage.runs.rows[run.id].history
         return next((at for state, _, _, at in history if state is RunState.RUNNING), None)
+
+    async def crashed_followers(self, run: RunView) -> list[RunView]:
+        rows = self._stage.runs.follower_rows.values()
+        dead = [row for row in rows if row.state is RunState.CRASHED]
+        return [self._stage.runs._view(row) for row in dead if row.labels[LEADER_LABEL] == run.id]
 
     async def write(self, run: RunView, lines: Sequence[Line]) -> None:
         if self.is_down:
@@ -256,6 +262,58 @@ async def test_the_last_lines_of_a_replica_that_died_before_the_leader_are_there
 
     assert run.state is RunState.CRASHED
     assert scene.diary.texts(run) == ["workerpool1-0: Killed"]
+
+
+async def test_a_follower_that_was_killed_leaves_its_last_lines_where_its_leader_fails(
+    stage: Stage, scene: Scene
+) -> None:
+    """In both logs, each once; the leader speaks for itself, and so does a follower that lives."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker, replicas=3)
+    follower = stage.runs.add_follower(run, attempt=1, rank=1)
+    stage.runs.add_follower(run, attempt=1, rank=2)
+    for _ in range(2):
+        await scene.poll(streams, worker)
+    scene.write(run, "12:00:00.000 | INFO    | Flow run 'b' - sent", "workerpool1-0")
+    said = ((stage.wall.now(), "sent"),)
+    scene.diary.own[follower.id] = LastWords(at=stage.wall.now(), lines=said)
+    stage.clock._now += 1
+    scene.write(run, "12:00:01.000 | INFO    | Flow run 'b' - lost", "workerpool1-0")
+    scene.write(run, "a print", "workerpool1-0")
+    scene.write(run, "of one that lives", "workerpool1-1")
+    scene.write(run, "of the leader")
+    stage.runs.put(follower.id, RunState.CRASHED)
+    await scene.poll(streams, worker)
+    stage.runs.put(run.id, RunState.FAILED)
+    for _ in range(4):
+        await scene.poll(streams, worker)
+
+    told = [
+        "workerpool1-0: 12:00:01.000 | INFO    | Flow run 'b' - lost",
+        "workerpool1-0: a print",
+    ]
+    assert scene.diary.texts(run) == told
+    assert scene.diary.texts(follower) == told
+
+
+async def test_a_dead_follower_is_found_when_its_run_is_settled_after_its_leaders(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker, replicas=2)
+    follower = stage.runs.add_follower(run, attempt=1, rank=1)
+    scene.write(run, "a print", "workerpool1-0")
+    stage.runs.put(run.id, RunState.FAILED)
+    for _ in range(6):
+        await scene.poll(streams, worker)
+    before = scene.diary.texts(run)
+    stage.runs.put(follower.id, RunState.CRASHED)
+    for _ in range(3):
+        await scene.poll(streams, worker)
+
+    assert (before, len(scene.diary.texts(run))) == ([], 1)
 
 
 async def test_another_worker_goes_on_without_a_double(stage: Stage, scene: Scene) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +14,10 @@ from prefect.states import Pending, to_state_create
 
 from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL, RunState, RunView
 from prefect_vertex.runs import followers as module
+from prefect_vertex.runs.followers import crashed_followers
 from prefect_vertex.runs.port import Proposal
 from prefect_vertex.runs.prefect import PrefectFlowRuns
+from prefect_vertex.runs.translate import to_view
 
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
@@ -173,3 +177,19 @@ async def test_a_deleted_run_has_no_claims(
     await client.delete_flow_run(run.id)
 
     assert not await runs.has_claim(str(run.id), "prefect-vertex-start-a1-")
+
+
+async def test_those_of_the_last_attempt_that_crashed_are_found_the_first_to_die_first(
+    pool: Pool, replicas: Replicas, client: PrefectClient
+) -> None:
+    leader = await pool.run(StateType.RUNNING)
+    early, late = [await replicas.follow(leader, 2, rank) for rank in (2, 1)]
+    lives, old = await replicas.follow(leader, 2, 3), await replicas.follow(leader, 1, 1)
+    for run in (old, early, late):
+        await pool.put(run, StateType.CRASHED)
+    await pool.put(lives, StateType.FAILED)
+    view = replace(to_view(leader, observed_at=datetime.now(UTC)), labels={ATTEMPT_LABEL: "2"})
+
+    found = await crashed_followers(client, view)
+
+    assert [each.id for each in found] == [str(early.id), str(late.id)]

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from prefect_vertex.capacity.ledger import name_of
 from prefect_vertex.capacity.walk import Trail, Try
 from prefect_vertex.lifecycle.diagnosis import diagnose
+from prefect_vertex.lifecycle.exits import ENDED_BY_ITSELF, own_exit, own_exit_told
 from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import PROVISIONING_STATE, RECORDS_LABEL, RunState, RunView
@@ -22,6 +23,8 @@ from prefect_vertex.lifecycle.states import JobPhase
 
 _SAME_MOMENT = timedelta(seconds=1)
 """A label keeps milliseconds, Vertex AI microseconds."""
+
+_CLOCKS_DIFFER = timedelta(seconds=5)
 
 STOPPED_AFTER = "stopped after its run had ended"
 
@@ -38,6 +41,7 @@ class Stay:
     state: RunState
     name: str
     entered_at: datetime
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,10 @@ def _end_of(
     if verdict := run.verdict(job.attempt):
         return _words(verdict), diagnosis.detail if job.error else ""
     if reason is TerminationReason.COMPLETED:
-        return reason.value, ""
+        died = _own_end(job, states)
+        if died is None:
+            return reason.value, ""
+        return ENDED_BY_ITSELF, own_exit_told(died[1])
     if job.phase is JobPhase.CANCELLED and reason is TerminationReason.CANCELLED_OUTSIDE:
         if any(each.state is RunState.CANCELLING for each in states):
             return "cancelled", ""
@@ -252,6 +259,29 @@ def _end_of(
             return STOPPED_AFTER, ""
         return _words(reason.value), diagnosis.summary
     return _words(reason.value), diagnosis.message
+
+
+def own_death(sources: Sources) -> tuple[datetime, str] | None:
+    """When the flow's own process died in a container that lived on, and what to say of it.
+
+    Only of the run's last attempt, where nothing has followed.
+    """
+    states = sorted(sources.states, key=lambda each: each.entered_at)
+    jobs = sorted(sources.jobs, key=lambda job: (job.create_time, job.resource_name.job_id))
+    if not states or not jobs or states[-1].state is not RunState.CRASHED:
+        return None
+    died = _own_end(jobs[-1], states[-1:])
+    return (died[0], own_exit_told(died[1])) if died is not None else None
+
+
+def _own_end(job: JobSnapshot, states: Sequence[Stay]) -> tuple[datetime, int] | None:
+    """When the flow's own process died in the job's container, and its exit status."""
+    for stay in states:
+        status = own_exit(stay.message) if stay.state is RunState.CRASHED else None
+        lived = job.end_time is None or stay.entered_at <= job.end_time + _CLOCKS_DIFFER
+        if status is not None and job.create_time - _CLOCKS_DIFFER <= stay.entered_at and lived:
+            return stay.entered_at, status
+    return None
 
 
 def _words(reason: str) -> str:

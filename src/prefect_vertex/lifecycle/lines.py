@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -128,6 +128,11 @@ class Line:
         return (self.logger, self.timestamp, self.text)
 
 
+def task_name_of(rank: int) -> str:
+    """The replica of a rank: pool 0 has rank 0, pool 1 those after it."""
+    return LEADER_TASK if rank == 0 else f"workerpool1-{rank - 1}"
+
+
 def line_of(entry: LogEntry) -> Line:
     """The line that an entry becomes."""
     level = level_of(entry.text) if entry.is_plain else _level_of_severity(entry.severity)
@@ -160,22 +165,23 @@ def is_from_container(logger: str) -> bool:
     return logger != WORKER_LOGGER and not logger.startswith(LOGGER_PREFIX)
 
 
-def unsent(entries: Iterable[LogEntry], said: Iterable[SaidLine] | None = None) -> list[LogEntry]:
-    """The entries in order, without those that the container's process sent to Prefect itself.
+def unsent(
+    entries: Iterable[LogEntry], said: Mapping[str, Iterable[SaidLine]] | None = None
+) -> list[LogEntry]:
+    """The entries in order, without those that the replicas' processes sent to Prefect themselves.
 
     Args:
         entries: Of one job.
-        said: The lines that the run's own process, which is the leader's, has sent, and when; None:
-            whatever has the form of Prefect's run loggers is taken to be sent, as it always is of
-            other replicas, which send theirs to flow runs of their own.
+        said: By replica, for those that died: the lines that its process has sent, to whichever
+            flow run is its own, and when.  Of all others whatever has the form of Prefect's run
+            loggers is taken to be sent.
     """
+    said = said or {}
     ordered = sorted(entries, key=lambda entry: entry.order)
     ordered = [entry for entry in ordered if entry.text.strip()]
-    if said is None:
-        sent = _sent_by_form(ordered)
-    else:
-        sent = _sent_by_word([each for each in ordered if each.task_name == LEADER_TASK], said)
-        sent |= _sent_by_form([each for each in ordered if each.task_name != LEADER_TASK])
+    sent = _sent_by_form([each for each in ordered if each.task_name not in said])
+    for task_name, lines in said.items():
+        sent |= _sent_by_word([each for each in ordered if each.task_name == task_name], lines)
     return [entry for entry in ordered if entry.key not in sent]
 
 

@@ -3,14 +3,15 @@
 A run that waits needs all of its job's; one that has started needs those from before its start,
 which may come late, and nothing of what follows: from then on its process speaks to Prefect itself.
 A run that crashed needs what came after the last word of that process, which is the leader's, and
-what other replicas wrote from some time before.
+what other replicas wrote from some time before.  One of several replicas that failed needs the last
+lines of those that died: their own death, not its leader's, is what failed it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -48,7 +49,12 @@ class Need(Enum):
     BEFORE_START = "before start"
     """The run has started, or was ended, a moment ago."""
     AFTER_LAST_WORD = "after last word"
-    """The run has crashed."""
+    """The run has crashed, or failed where a replica of several may have died."""
+
+
+def may_have_dead(run: RunView) -> bool:
+    """Whether a process that died may have left lines that are for the run's log."""
+    return run.state is RunState.CRASHED or (run.state is RunState.FAILED and run.replicas > 1)
 
 
 def need_of(run: RunView, job: JobSnapshot | None, now: datetime) -> Need:
@@ -59,7 +65,7 @@ def need_of(run: RunView, job: JobSnapshot | None, now: datetime) -> Need:
         job: One of its jobs; None where it has crashed and its job is not known here.
         now: The time.
     """
-    if run.state is RunState.CRASHED:
+    if may_have_dead(run):
         return Need.AFTER_LAST_WORD if now - run.state_time <= AFTER_END else Need.NOTHING
     if job is None:
         return Need.NOTHING
@@ -84,6 +90,7 @@ class Stream:
         until: From then on the run's own process speaks for itself; None: it has not begun to.
         resumes: From then on it did so no more, because it was dead; None: it lives.
         others_resume: From then on other replicas' lines are for the run's log again.
+        dead: From when on those of a replica are that died beside a leader that could still fail.
         was_read: Whether entries have been read before.
         is_loud: Whether its job writes so much that it is asked for alone, and for the newest only.
         asked_at: When they were last asked for.
@@ -96,6 +103,7 @@ class Stream:
     until: datetime | None = None
     resumes: datetime | None = None
     others_resume: datetime | None = None
+    dead: Mapping[str, datetime] = field(default_factory=dict)
     was_read: bool = False
     is_loud: bool = False
     asked_at: datetime
@@ -108,11 +116,11 @@ class Stream:
     @property
     def asked_until(self) -> datetime | None:
         """Nothing that was written from then on is needed; None: everything may be."""
-        return self.until if self.resumes is None else None
+        return self.until if self.resumes is None and not self.dead else None
 
     def is_over(self, now: datetime) -> bool:
         """Whether nothing that it needs can still arrive."""
-        if self.run.state is RunState.CRASHED:
+        if may_have_dead(self.run):
             return now - self.run.state_time > AFTER_END
         if self.until is not None:
             return now - self.until > LATE
@@ -126,7 +134,8 @@ class Stream:
         if self.until is None or timestamp < self.until:
             return True
         is_leaders = task_name in {LEADER_TASK, SERVICE_TASK}
-        resumes = self.resumes if is_leaders else self.others_resume
+        usual = self.resumes if is_leaders else self.others_resume
+        resumes = self.dead.get(task_name, usual)
         return resumes is not None and timestamp >= resumes
 
     def started(self, run: RunView, at: datetime) -> Stream:
@@ -148,11 +157,26 @@ class Stream:
         resumes = max(started_at, last_word or started_at)
         # The last word is the leader's; another may have died first, and spoken no more.
         others = max(started_at, resumes - OTHERS_BEFORE)
-        # A long life's lines are not read again from its beginning.
-        since = self.since if self.was_read else max(self.since, others)
+        # A long life's lines are not read again from its beginning; what was read and not needed
+        # while the run lived is.
+        since = min(self.since, others) if self.was_read else max(self.since, others)
         return replace(
             self, run=run, since=since, until=started_at, resumes=resumes, others_resume=others
         )
+
+    def failed(
+        self, run: RunView, started_at: datetime | None, dead: Mapping[str, datetime]
+    ) -> Stream:
+        """The same, for a run that has failed and that has several replicas.
+
+        Args:
+            run: As just read.
+            started_at: When it left Pending; None: it never did.
+            dead: The replicas that died, each with the time from which on its lines are needed.
+        """
+        until = started_at or run.state_time
+        since = min([self.since, *dead.values()])
+        return replace(self, run=run, since=since, until=until, dead=dict(dead))
 
     def after_read(self, read_until: datetime, *, is_complete: bool) -> Stream:
         """The same, to be read on.

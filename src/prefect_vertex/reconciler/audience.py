@@ -8,7 +8,14 @@ from datetime import datetime
 from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
-from prefect_vertex.lifecycle.streaming import Need, Stream, need_of, stream_of, stream_of_name
+from prefect_vertex.lifecycle.streaming import (
+    Need,
+    Stream,
+    may_have_dead,
+    need_of,
+    stream_of,
+    stream_of_name,
+)
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
@@ -35,7 +42,7 @@ class Audience:
             return False
         if care is not None and (care.tickets or care.adopted):
             return True
-        if view.state is RunState.CRASHED:
+        if may_have_dead(view):
             return view.holder == self._world.signature or self.is_gone(view.holder)
         return view.holder == self._world.signature and view.holder_is_current
 
@@ -48,7 +55,7 @@ class Audience:
 
     def streams(self, care: Care | None, view: RunView, now: datetime) -> list[Stream]:
         """A stream for each job whose lines the run needs."""
-        if view.state is RunState.CRASHED:
+        if may_have_dead(view):
             stream = self._last_of(care, view)
             wanted = stream is not None and need_of(view, None, now) is Need.AFTER_LAST_WORD
             return [stream] if stream is not None and wanted else []
@@ -62,7 +69,7 @@ class Audience:
         return [stream_of(view, each, care.targets[each.resource_name.key]) for each in jobs]
 
     def _last_of(self, care: Care | None, view: RunView) -> Stream | None:
-        """The stream of a crashed run's last job."""
+        """The stream of an ended run's last job."""
         if care is not None and care.newest is not None:
             return stream_of(view, care.newest, care.targets[care.newest.resource_name.key])
         name = identifier_of(view)

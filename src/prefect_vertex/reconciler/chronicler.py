@@ -16,18 +16,20 @@ import anyio
 
 from prefect_vertex.capacity.ledger import parse_names
 from prefect_vertex.capacity.trail import parse_trail
-from prefect_vertex.chronicle.chronicle import Chronicle, Sources, build_chronicle
+from prefect_vertex.chronicle.chronicle import Sources, build_chronicle, own_death
 from prefect_vertex.chronicle.page import as_markdown, headline, write_page
 from prefect_vertex.chronicle.prices import PriceList
 from prefect_vertex.chronicle.svg import as_picture, draw
 from prefect_vertex.chronicle.timeline import lay_out
 from prefect_vertex.errors import ServiceError
+from prefect_vertex.lifecycle.lines import WARNING, WORKER_LOGGER, Line
 from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.runs.journal import key_of
 from prefect_vertex.runs.pages import Page, Pages
 from prefect_vertex.runs.port import PrefectUnavailableError
 
@@ -167,7 +169,9 @@ class Chronicler:
         if view is None:
             self._forget(care.run_id)
             return
-        chronicle = await self._chronicle(care, view)
+        sources = await self._sources(care, view)
+        chronicle = build_chronicle(sources)
+        await self._tell_own_death(view, sources)
         if not chronicle.attempts:
             return
         about = headline(chronicle)
@@ -184,9 +188,21 @@ class Chronicler:
             if view.id not in self._queue:
                 self._forget(view.id)
 
-    async def _chronicle(self, care: Care, view: RunView) -> Chronicle:
+    async def _tell_own_death(self, view: RunView, sources: Sources) -> None:
+        """Say once in the run's log what Vertex AI can't know: that the flow's process died.
+
+        Of the crash's own time, so that the log itself says whether it was said.
+        """
+        death, journal = own_death(sources), self._world.journal
+        if death is None or journal is None:
+            return
+        line = Line(logger=WORKER_LOGGER, timestamp=death[0], level=WARNING, text=death[1])
+        if key_of(line) not in await journal.known(view, line.timestamp, line.timestamp):
+            await journal.write(view, [line])
+
+    async def _sources(self, care: Care, view: RunView) -> Sources:
         jobs = await self._all_jobs(care, view)
-        sources = Sources(
+        return Sources(
             run=view,
             jobs=tuple(jobs.values()),
             trail=parse_trail(view.labels.get(WALK_LABEL, "")),
@@ -195,7 +211,6 @@ class Chronicler:
             starts=await self._pages.starts(view.id),
             now=self._world.clock.now(),
         )
-        return build_chronicle(sources)
 
     async def _all_jobs(self, care: Care, view: RunView) -> dict[Key, JobSnapshot]:
         """Every job of the run: those under care, and those that ended before it was taken."""

@@ -21,23 +21,21 @@ from prefect_vertex.errors import (
     RateLimitedError,
     SetupError,
 )
-from prefect_vertex.lifecycle.lines import LogEntry, line_of, unsent
+from prefect_vertex.lifecycle.lines import LogEntry
 from prefect_vertex.lifecycle.run import RunState, RunView
-from prefect_vertex.lifecycle.streaming import Stream, loud_jobs
+from prefect_vertex.lifecycle.streaming import Stream, loud_jobs, may_have_dead
 from prefect_vertex.reconciler.audience import Audience
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
-from prefect_vertex.reconciler.pace import Pace, SeenEntries
+from prefect_vertex.reconciler.pace import Pace
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.runs.journal import Journal, LastWords, key_of
+from prefect_vertex.reconciler.scribe import MAX_LINES, Scribe
+from prefect_vertex.runs.journal import Journal
 from prefect_vertex.runs.port import PrefectUnavailableError
 from prefect_vertex.vertex.log_query import log_query
 from prefect_vertex.vertex.logs import LogReading, LogSource
 
 logger = logging.getLogger(__name__)
-
-MAX_LINES = 500
-"""Lines that one read brings into one run's log; of more the newest."""
 
 MAX_LOUD = 4
 """Jobs that are asked for alone at one time, a request each: a quarter of the project's quota."""
@@ -66,12 +64,10 @@ class Streams:
         self._world = world
         self._source = source
         self._journal = journal
+        self._scribe = Scribe(world, journal)
         self._audience = Audience(world, is_gone=is_gone)
         self._streams: dict[tuple[str, str], Stream] = {}
         self._paces: dict[str, Pace] = {}
-        self._seen = SeenEntries()
-        self._learned: set[tuple[str, str]] = set()
-        self._words: dict[tuple[str, str], LastWords] = {}
         self._others: set[tuple[str, str]] = set()
         # Jobs whose run has started: what is remembered of the run may be older than that.
         self._ended: set[tuple[str, str]] = set()
@@ -95,7 +91,7 @@ class Streams:
                 for key in self._audience.needless(care, view, now):
                     self._forget(key)
                 for fresh in self._audience.streams(care, view, now):
-                    if fresh.key in self._ended and view.state is not RunState.CRASHED:
+                    if fresh.key in self._ended and not may_have_dead(view):
                         continue
                     known = self._streams.setdefault(fresh.key, fresh)
                     if known.run.state is view.state and known.run.observed_at < view.observed_at:
@@ -211,8 +207,11 @@ class Streams:
             if turned is None:
                 continue
             self._streams[stream.key] = turned
-            await self._bring(turned, by_job[stream.job.job_id], is_all=reading.is_complete)
-            if reading.is_complete or (reading.entries and stream.is_loud):
+            await self._scribe.bring(turned, by_job[stream.job.job_id], is_all=reading.is_complete)
+            if turned.since < stream.since:
+                # What was not needed while the run lived is now: it is read from there next.
+                self._scribe.unlearn(stream)
+            elif reading.is_complete or (reading.entries and stream.is_loud):
                 turned = turned.after_read(asked_at, is_complete=True)
             elif reading.entries:
                 until = reading.entries[-1].timestamp
@@ -223,17 +222,12 @@ class Streams:
 
     async def _turned(self, stream: Stream, view: RunView) -> Stream | None:
         """The stream, by what its run has become; None where another worker brings it."""
-        if view.state is RunState.CRASHED and stream.key not in self._words:
-            if not await self._is_mine(stream, view):
+        if may_have_dead(view):
+            if not (self._scribe.has_asked(stream) or await self._is_mine(stream, view)):
                 self._others.add(stream.key)
                 return None
-            words = await self._journal.last_words(view)
-            started_at = await self._journal.started_at(view)
-            self._words[stream.key] = words
-            return stream.crashed(view, started_at, words.at)
+            return await self._scribe.ended(stream, view)
         if view.state is RunState.PENDING or stream.until is not None:
-            return replace(stream, run=view)
-        if view.state is RunState.CRASHED:
             return replace(stream, run=view)
         started_at = await self._journal.started_at(view)
         return stream.started(view, started_at or view.state_time)
@@ -244,36 +238,6 @@ class Streams:
             return True
         key = f"prefect-vertex-log-a{max(view.attempt, 1)}"
         return await win(self._world, view.id, key, is_gone=self._audience.is_gone)
-
-    async def _bring(self, stream: Stream, entries: Sequence[LogEntry], *, is_all: bool) -> None:
-        fresh = [each for each in entries if each not in self._seen]
-        fresh = [each for each in fresh if stream.takes(each.timestamp, each.task_name)]
-        words = self._words.get(stream.key)
-        kept = unsent(fresh, words.lines if words is not None else None)
-        lines = [line_of(entry) for entry in kept]
-        if lines and stream.key not in self._learned:
-            first, last = lines[0].timestamp, lines[-1].timestamp
-            known = await self._journal.known(stream.run, first, last)
-            lines = [line for line in lines if key_of(line) not in known]
-        # Of a loud job the oldest entries that came are the newest of more, unless they are known.
-        has_gap = stream.is_loud and not is_all and bool(fresh) and fresh[0] is entries[0]
-        if lines and (has_gap or len(lines) > MAX_LINES):
-            count = len(lines) - MAX_LINES
-            text = "Earlier log lines are left out here: this job writes more than can be read."
-            if not has_gap:
-                text = f"{count} earlier log lines are left out here."
-            self._world.runs.log(stream.run, logging.INFO, text)
-            lines = lines[-MAX_LINES:]
-        if lines:
-            try:
-                await self._journal.write(stream.run, lines)
-            except PrefectUnavailableError:
-                # The answer may be all that was lost: what is there is asked before the next try.
-                self._learned.discard(stream.key)
-                raise
-        self._seen.add(kept)
-        if is_all:
-            self._learned.add(stream.key)
 
     # --- what goes wrong -----------------------------------------------------------------------
 
@@ -301,6 +265,5 @@ class Streams:
 
     def _forget(self, key: tuple[str, str]) -> None:
         self._streams.pop(key, None)
-        self._words.pop(key, None)
-        self._learned.discard(key)
+        self._scribe.forget(key)
         self._others.discard(key)

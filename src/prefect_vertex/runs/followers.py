@@ -47,6 +47,18 @@ async def unfinished_followers(client: PrefectClient, leader_ids: Collection[str
     return [view for view in views if view.labels.get(LEADER_LABEL) in leader_ids]
 
 
+async def crashed_followers(client: PrefectClient, leader: RunView) -> list[RunView]:
+    """The followers of a run's last attempt that crashed, the first to die first."""
+    wanted = FlowRunFilter(
+        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[uuid.UUID(leader.id)]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
+    )
+    views = await _read_all(client, wanted)
+    own = [view for view in views if view.labels.get(LEADER_LABEL) == leader.id]
+    own = [view for view in own if view.attempt == leader.attempt]
+    return sorted(own, key=lambda view: view.state_time)
+
+
 async def orphaned_followers(
     client: PrefectClient, leader_id: str, attempt: int, replicas: int
 ) -> list[RunView]:

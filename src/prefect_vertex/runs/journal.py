@@ -23,6 +23,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_BATCH_SIZE, PREFECT_LOGGING_
 from prefect_vertex.lifecycle.lines import Line, SaidLine, is_from_container
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.runs.asking import StatusError, asking
+from prefect_vertex.runs.followers import crashed_followers
 from prefect_vertex.runs.telling import as_logs, cut
 from prefect_vertex.runs.translate import as_aware
 
@@ -64,6 +65,10 @@ class Journal(Protocol):
 
     async def started_at(self, run: RunView) -> datetime | None:
         """When the run last left Pending; None: it never did."""
+        ...
+
+    async def crashed_followers(self, run: RunView) -> list[RunView]:
+        """The followers of the run's last attempt that crashed, the first to die first."""
         ...
 
     async def write(self, run: RunView, lines: Sequence[Line]) -> None:
@@ -126,6 +131,10 @@ class PrefectJournal:
                 began = as_aware(state.timestamp) if state.type is StateType.RUNNING else None
             before = state.type
         return began
+
+    async def crashed_followers(self, run: RunView) -> list[RunView]:
+        """See `Journal.crashed_followers`."""
+        return await crashed_followers(self._client, run)
 
     async def write(self, run: RunView, lines: Sequence[Line]) -> None:
         """See `Journal.write`; in batches, and not at all where logging to the API is off."""

@@ -77,6 +77,7 @@ class PrefectPages:
                 state=RunState(state.type.value),
                 name=state.name or "",
                 entered_at=as_aware(state.timestamp),
+                message=state.message or "",
             )
             for state in states
         ]
