@@ -47,7 +47,9 @@ _RUN_STATES = (
         "Cancelled",
         "Cancelled",
         (
-            "Its job is gone. Also the end of a run whose job somebody cancelled in Vertex AI. "
+            "A flow that is alive says it itself, and its job ends seconds later, as succeeded; "
+            "else the worker says it, once the job is gone. "
+            "Also the end of a run whose job somebody cancelled in Vertex AI. "
             "Prefect's server says it by itself after 300 s of Cancelling: then the job is still "
             "cancelled until it is gone."
         ),
@@ -55,7 +57,13 @@ _RUN_STATES = (
     (
         "Crashed",
         "Crashed",
-        "The infrastructure failed; the message says which replica, why and what to do.",
+        (
+            "The infrastructure failed; the message says which replica, why and what to do. Or the "
+            "flow's process died in its container: then the message is "
+            "[Prefect's own](troubleshooting/container.md"
+            "#the-flows-process-died-prefects-own-words), and the job ends seconds later, as "
+            "succeeded."
+        ),
     ),
     ("Completed, Failed", "Completed, Failed", "The flow's own end, reported from the container."),
 )

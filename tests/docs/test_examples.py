@@ -19,6 +19,7 @@ from prefect.cli._app import _app as prefect_app
 from prefect.settings import Settings
 from prefect.settings.base import PrefectBaseSettings
 
+from prefect_vertex import __version__
 from prefect_vertex.chronicle.prices import parse_prices
 from prefect_vertex.cli.app import app
 from prefect_vertex.planning.plan import JobPlan
@@ -64,6 +65,13 @@ def test_every_command_can_be_parsed(bash_block: Block) -> None:
         if program == "prefect":
             told = [SOME_ID if word == "ID" else word for word in words if word != "--no-prompt"]
             prefect_app.parse_args(told, exit_on_error=False, print_error=False)
+
+
+def test_every_wheel_is_of_this_version(page: Path) -> None:
+    """A command with the wheel's name can be copied."""
+    named = re.findall(r"prefect_vertex-([\w.]+)-py3", page.read_text(encoding="utf-8"))
+
+    assert set(named) <= {__version__}
 
 
 def test_every_variable_on_a_command_line_is_one(
