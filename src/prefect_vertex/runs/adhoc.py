@@ -8,6 +8,7 @@ it is, and its code does not carry this process's settings to the container.
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import anyio
+import anyio.to_thread
 import httpx
 from anyio.abc import TaskStatus
 from prefect.client.schemas.objects import FlowRun
@@ -144,9 +146,11 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
 
     async def _stay_online(self) -> None:
         """Send heartbeats, which only a started worker sends; until cancelled."""
-        while True:
-            await anyio.sleep(self.heartbeat_interval_seconds)
-            await self.sync_with_backend()
+        ended = threading.Event()
+        try:
+            await anyio.to_thread.run_sync(self.send_heartbeats, ended, abandon_on_cancel=True)
+        finally:
+            ended.set()
 
     async def bundle_of(self, flow_run: FlowRun) -> str:
         """Where the code of a run that is submitted here is by now; empty for any other run."""

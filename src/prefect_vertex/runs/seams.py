@@ -19,6 +19,7 @@ from uuid import UUID
 
 import anyio
 import httpx
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectSignal
 from prefect.types import _datetime as prefect_datetime
@@ -47,6 +48,7 @@ SEAMS: tuple[str, ...] = (
     "_submit_run",
     "_submitting_flow_run_ids",
     "_work_pool",
+    "_work_pool_name",
 )
 """The names; the test looks for each in the installed Prefect."""
 
@@ -85,6 +87,27 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
             await self.on_synced()
         except httpx.HTTPError as error:
             self._say_trouble("learn the pool's places", error)
+
+    def send_heartbeats(self, ended: threading.Event) -> None:
+        """Send heartbeats until the event is set; for a thread of its own.
+
+        While its channel is up `sync_with_backend` sends none, and the channel closes as soon as
+        the worker is asked to end, however long what it still has to do takes.  In a thread, so
+        that bundling a large flow, which blocks the event loop, does not silence it either.
+        """
+        trouble = False
+        with get_client(sync_client=True) as client:
+            while not ended.wait(self.heartbeat_interval_seconds):
+                try:
+                    client.send_worker_heartbeat(
+                        self._work_pool_name, self.name, self.heartbeat_interval_seconds
+                    )
+                except httpx.HTTPError as error:
+                    if not trouble:
+                        self._logger.warning("Could not send a heartbeat: %s", _one_line(error))
+                    trouble = True
+                else:
+                    trouble = False
 
     async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
         """Label the run with the worker's name; without it the run goes on.
