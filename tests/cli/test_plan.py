@@ -19,7 +19,17 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
-from prefect.settings import PREFECT_API_KEY, PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from prefect.settings import (
+    PREFECT_API_KEY,
+    PREFECT_API_URL,
+    PREFECT_HOME,
+    PREFECT_LOCAL_STORAGE_PATH,
+    PREFECT_LOGGING_LEVEL,
+    PREFECT_PROFILES_PATH,
+    PREFECT_SERVER_EPHEMERAL_ENABLED,
+    PREFECT_WORKER_QUERY_SECONDS,
+    temporary_settings,
+)
 
 from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.identity import known_identity
@@ -150,6 +160,27 @@ def test_what_a_replica_runs_at_once_is_shown_beside_the_request(site: Site) -> 
     assert primary["binding_axis"] == "cores"
     assert (workers["slots"], workers["binding_axis"]) == (7, "memory")
     assert "resource_plan" not in json.dumps(request["custom_job"])
+
+
+def test_settings_of_this_machine_are_not_in_the_request(site: Site, tmp_path: Path) -> None:
+    """Nor what a server or a worker reads; the level of the flow's log is."""
+    odd = {
+        PREFECT_PROFILES_PATH: tmp_path / "my profiles.toml",
+        PREFECT_LOCAL_STORAGE_PATH: tmp_path / "results",
+        PREFECT_SERVER_EPHEMERAL_ENABLED: False,
+        PREFECT_WORKER_QUERY_SECONDS: 3,
+        PREFECT_LOGGING_LEVEL: "WARNING",
+    }
+    with temporary_settings(odd):
+        job = site.job(*NEEDED, pool=site.pool())
+
+    names = {name for name in env_of(job) if not name.startswith(("PREFECT__", "PREFECT_VERTEX_"))}
+    assert names == {
+        "PREFECT_API_URL",
+        "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR",
+        "PREFECT_LOGGING_LEVEL",
+    }
+    assert str(tmp_path) not in json.dumps(job)
 
 
 def test_a_pool_s_request_is_complete(site: Site) -> None:

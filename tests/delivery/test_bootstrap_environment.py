@@ -58,22 +58,6 @@ def test_prefect_s_own_home_is_replaced_alone(
     assert given["PREFECT_HOME"].startswith(str(tmp_path / "tmp"))
 
 
-def test_a_home_of_prefect_s_that_it_could_not_make_is_replaced(
-    bootstrap: Callable[..., Any], tmp_path: Path
-) -> None:
-    """Prefect makes its home and nothing above it; a worker's own may be nowhere here."""
-    missing = tmp_path / "work" / "of-a-worker" / "home"
-
-    replaced = places(
-        bootstrap("sh", "-c", PRINT_PLACES, env={"PREFECT_HOME": str(missing)}).stdout
-    )
-    missing.parent.mkdir()
-    kept = places(bootstrap("sh", "-c", PRINT_PLACES, env={"PREFECT_HOME": str(missing)}).stdout)
-
-    assert replaced["PREFECT_HOME"].startswith(str(tmp_path / "tmp"))
-    assert kept["PREFECT_HOME"] == str(missing)
-
-
 @pytest.fixture
 def as_other_user() -> Callable[..., dict[str, str]]:
     """Run the bootstrap as a user who owns nothing but TMPDIR, in another user's directory."""

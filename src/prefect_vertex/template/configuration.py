@@ -29,6 +29,7 @@ from prefect_vertex.template.building import (
 from prefect_vertex.template.candidates import check_persistent_resources
 from prefect_vertex.template.facts import Origin, launch_facts
 from prefect_vertex.template.patience import patiently
+from prefect_vertex.template.prefect_settings import kept_back
 from prefect_vertex.template.render import about_clear_key, said_twice, set_variables
 from prefect_vertex.template.rendered import RenderedTemplate
 
@@ -128,7 +129,8 @@ class VertexJobConfiguration(RenderedTemplate):
     ) -> None:
         """Add what depends on the flow run; the same again if it is called again.
 
-        Prefect's own labels are set after the user's, so none of theirs can be overwritten.
+        Prefect's own labels are set after the user's, so none of theirs can be overwritten. Its
+        settings of this machine and of other processes stay here, unless `env` names them.
         """
         self._given = given = self.given
         self.env, self.labels = dict(given.env), {}
@@ -141,6 +143,12 @@ class VertexJobConfiguration(RenderedTemplate):
             worker_name,
             worker_id=worker_id,
         )
+        # Prefect's base configuration adds every setting of this process.
+        self.env = {
+            name: value
+            for name, value in self.env.items()
+            if name in given.env or name not in kept_back()
+        }
         self.name = str(self.name)
         self._identity = RunIdentity(
             flow_run_id=str(flow_run.id),

@@ -9,15 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
-from prefect.settings import Settings
-from prefect.settings.base import PrefectBaseSettings
-from pydantic import AliasChoices, Secret, SecretBytes, SecretStr
-from pydantic.fields import FieldInfo
+from pydantic import Secret, SecretBytes, SecretStr
 
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.spelling import shown
+from prefect_vertex.template.prefect_settings import holds, prefect_settings
 
 VARIABLE = "prefect_api_key_secret"
 
@@ -72,7 +70,12 @@ class Guarded:
 @cache
 def secret_setting_names() -> frozenset[str]:
     """Names of the environment variables of all secret Prefect settings, older names included."""
-    return frozenset(_names(Settings)) | _TREATED_AS_SECRET
+    return _TREATED_AS_SECRET | {
+        variable
+        for setting in prefect_settings()
+        if holds(setting.annotation, SecretStr, SecretBytes, Secret)
+        for variable in setting.variables
+    }
 
 
 def secret_names(env: Iterable[str]) -> frozenset[str]:
@@ -271,28 +274,3 @@ def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, Iterable):
         for index, item in enumerate(value):
             yield from _texts(item, f"{path}[{index}]")
-
-
-def _names(settings: type[PrefectBaseSettings]) -> Iterator[str]:
-    for name, field_info in settings.model_fields.items():
-        annotation = field_info.annotation
-        if isinstance(annotation, type) and issubclass(annotation, PrefectBaseSettings):
-            yield from _names(annotation)
-        elif _is_secret(annotation):
-            yield from _variables(settings, name, field_info)
-
-
-def _variables(
-    settings: type[PrefectBaseSettings], name: str, field_info: FieldInfo
-) -> Iterator[str]:
-    yield f"{settings.model_config.get('env_prefix', '')}{name}".upper()
-    alias = field_info.validation_alias
-    if isinstance(alias, AliasChoices):
-        yield from (choice.upper() for choice in alias.choices if isinstance(choice, str))
-
-
-def _is_secret(annotation: Any) -> bool:
-    """Whether a type is a secret, or holds one at any depth."""
-    if isinstance(annotation, type) and issubclass(annotation, SecretStr | SecretBytes | Secret):
-        return True
-    return any(_is_secret(part) for part in get_args(annotation))

@@ -30,9 +30,8 @@ def prepare_places() -> Path:
     if not env.get("HOME") or not writable(Path(env["HOME"])):
         home.mkdir()
         env["HOME"] = str(home)
-    place = Path(env.get("PREFECT_HOME") or env["HOME"] + "/.prefect")
-    # Prefect makes its home, but nothing above it: a worker's own may have come along.
-    if not place.parent.is_dir() or not writable(place):
+    # An image built as root may have one that only root may read, and importing Prefect fails.
+    if not writable(Path(env.get("PREFECT_HOME") or env["HOME"] + "/.prefect")):
         env["PREFECT_HOME"] = str(scratch / "prefect")
     try:
         place = Path.cwd()
