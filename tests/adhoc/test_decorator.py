@@ -83,9 +83,35 @@ def test_what_is_no_flow_is_refused() -> None:
         vertex_job("a-pool")(task(function))  # type: ignore[arg-type]
 
 
-def test_several_replicas_are_refused() -> None:
-    with pytest.raises(PlanError, match="worker_count is 3, but an ad-hoc run has one replica"):
-        vertex_job("a-pool", worker_count=3)
+@pytest.mark.parametrize("count", [3, 3.0, "3", " 3 "])
+def test_several_replicas_are_refused_however_they_are_written(count: object) -> None:
+    """A job variable is read in each of these forms."""
+    words = "worker_count is 3, but an ad-hoc run has one replica"
+    with pytest.raises(PlanError, match=words):
+        vertex_job("a-pool", worker_count=count)
+    with pytest.raises(PlanError, match=words):
+        vertex_job("a-pool")(plain).with_options(job_variables={"worker_count": count})
+
+
+@pytest.mark.parametrize("count", [None, 1, "1", 1.0, True, "many", [2]])
+def test_what_says_nothing_of_several_replicas_passes(count: object) -> None:
+    """Whether it is a number at all is said when the job is planned."""
+    vertex_job("a-pool", worker_count=count)
+
+
+def test_a_command_is_refused() -> None:
+    """Prefect would replace it without a word."""
+    with pytest.raises(PlanError, match=r"command is 'python x\.py', but an ad-hoc run's command"):
+        vertex_job("a-pool", command="python x.py")
+    vertex_job("a-pool", command=None)
+
+
+def test_the_decorator_without_its_call_says_how_to_write_it() -> None:
+    def function() -> None: ...
+
+    for given in (function, plain):
+        with pytest.raises(SetupError, match=r'in place of a work pool.*`@vertex_job\("<work'):
+            vertex_job(given)  # type: ignore[arg-type]
 
 
 def test_a_launcher_of_no_known_form_is_refused() -> None:
@@ -146,6 +172,7 @@ def test_a_pool_without_storage_is_told_before_there_is_a_run(write_flow: Write)
     with pytest.raises(SetupError, match="storage configure gcs a-pool --bucket") as told:
         check_storage(write_flow(), pool)
     assert "work pool 'a-pool' has no storage" in str(told.value)
+    assert "`prefect-vertex bundle-storage a-pool --bucket <bucket>`" in str(told.value)
 
 
 def test_uv_is_asked_for_where_no_launcher_stands_for_it(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from prefect.flows import Flow, bind_flow_to_infrastructure
 
-from prefect_vertex.adhoc.flow import VertexFlow
+from prefect_vertex.adhoc.flow import VertexFlow, check_job_variables
 from prefect_vertex.errors import SetupError
-from prefect_vertex.planning.gang import about_bundle_replicas
 from prefect_vertex.runs.included import check_patterns
 from prefect_vertex.worker import VertexWorker
 
@@ -46,14 +45,18 @@ def vertex_job(
 
     Raises:
         BundleError: A pattern that could match nothing below the base directory.
-        PlanError: Several replicas, which an ad-hoc run cannot have.
-        SetupError: What is decorated is no flow.
+        PlanError: Several replicas or a command, which an ad-hoc run cannot have.
+        SetupError: What is decorated is no flow, or the work pool is not named.
         ValueError: The launcher is neither.
     """
+    if not isinstance(work_pool, str):
+        raise SetupError(
+            f"vertex_job was given {getattr(work_pool, '__name__', work_pool)!r} in place of a "
+            "work pool's name.",
+            hint='Call it above @flow: `@vertex_job("<work pool>")`.',
+        )
+    check_job_variables(job_variables)
     patterns = None if include_files is None else check_patterns(include_files)
-    count = job_variables.get("worker_count")
-    if isinstance(count, int) and count > 1:
-        raise about_bundle_replicas(count)
 
     def bind(flow: Flow[P, R]) -> VertexFlow[P, R]:
         if not isinstance(flow, Flow):
