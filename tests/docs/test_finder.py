@@ -94,13 +94,17 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
             "job-variables.html#how-many-replicas",
         ),
         (
-            ("Could not read gs://my-bucket/launches/0f1e2d3c-1111-4222-8333-444455556666/a9.json: "
-            "there is no such bucket or object."),
+            (
+                "Could not read gs://my-bucket/launches/0f1e2d3c-1111-4222-8333-444455556666/a9.json: "
+                "there is no such bucket or object."
+            ),
             "records.html#the-file-is-no-record-or-of-another-version",
         ),
         (
-            ("Replica 1 of attempt 1: Cannot read gs://my-bucket/replicas/0f1e/1/here-0.json: "
-            "there is no such bucket or object."),
+            (
+                "Replica 1 of attempt 1: Cannot read gs://my-bucket/replicas/0f1e/1/here-0.json: "
+                "there is no such bucket or object."
+            ),
             "code.html#the-buckets-name-or-place",
         ),
         (
@@ -116,8 +120,10 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
             "container.html#a-module-is-missing",
         ),
         (
-            ("prefect.exceptions.MissingResult: State data is missing. Typically, this occurs when "
-            "result persistence is disabled and the state has been retrieved from the API."),
+            (
+                "prefect.exceptions.MissingResult: State data is missing. Typically, this occurs when "
+                "result persistence is disabled and the state has been retrieved from the API."
+            ),
             "adhoc.html#the-result-is-not-there",
         ),
     ],

@@ -19,8 +19,8 @@ class JobVariables(BaseModel):
         default=None,
         title="Restart Job on Worker Restart",
         description=(
-            "Whether Vertex AI starts the whole job again when one replica was restarted. True "
-            "needs Disable Retries to be false. Empty: no."
+            "Whether Vertex AI starts the whole job again when it has restarted one replica. True "
+            "only goes with Disable Retries set to false. Empty: no."
         ),
     )
     max_wait_duration: str | float | None = Field(
@@ -28,7 +28,8 @@ class JobVariables(BaseModel):
         title="Maximum Wait Duration",
         description=(
             "How long a FLEX_START job waits for its machines: seconds, such as 1800s, or ISO "
-            "8601; 0: for ever. Other strategies of a list do without it. Empty: one day."
+            "8601; 0 is without limit. Only with FLEX_START; of a list of strategies the others do "
+            "without it. Empty: one day."
         ),
         examples=["1800s"],
     )

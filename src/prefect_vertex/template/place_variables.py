@@ -36,17 +36,18 @@ class PlaceVariables(BaseModel):
         default=None,
         title="Hardware",
         description=(
-            "cpu or gpu: chooses machine type and accelerator, where they are empty: for cpu "
-            f"{DEFAULT_CPU_MACHINE}, for gpu the usual machine of the GPU type. Empty: what these "
-            "say themselves."
+            "A short way to choose machine type and accelerator, where those are empty: cpu is "
+            f"{DEFAULT_CPU_MACHINE}, gpu is the usual machine of the GPU type. Empty: machine type "
+            "and accelerator are taken as they are set."
         ),
     )
     gpu_type: str | None = Field(
         default=None,
         title="GPU Type",
         description=(
-            f"{', '.join(GPU_TYPES)}: the GPU of every replica; a count is one, unless the machine "
-            f"has a fixed number. Empty with gpu: {DEFAULT_GPU_TYPE}."
+            f"The GPU of every replica: {', '.join(GPU_TYPES)}. Each machine has one, unless "
+            "Accelerator Count asks for more or the machine comes with a fixed number. Empty: "
+            f"{DEFAULT_GPU_TYPE} where Hardware is gpu, else none."
         ),
         examples=["T4", "L4"],
     )
@@ -54,8 +55,9 @@ class PlaceVariables(BaseModel):
         default=None,
         title="Machine Type",
         description=(
-            "Machine of every replica; it wins over hardware. Empty: what hardware and GPU type "
-            f"ask for, else n1-standard-4. See {SOURCE}"
+            "The machine of every replica, whatever Hardware says. Empty: the machine that "
+            "Hardware and GPU Type lead to, or n1-standard-4 where those are empty too. See "
+            f"{SOURCE}"
         ),
         examples=["n1-standard-16", "g2-standard-12"],
     )
@@ -63,32 +65,37 @@ class PlaceVariables(BaseModel):
         default=None,
         title="Accelerator Type",
         description=(
-            "GPU of every replica by its full name, with a count; it wins over the GPU type. "
-            f"Empty: none. See {SOURCE}"
+            "The GPU of every replica by its full name, together with Accelerator Count. It is "
+            f"used instead of GPU Type where both are set. Empty: none, or GPU Type's. See {SOURCE}"
         ),
         examples=["NVIDIA_TESLA_T4", "NVIDIA_L4"],
     )
     accelerator_count: int | None = Field(
         default=None,
         title="Accelerator Count",
-        description="GPUs on each machine, with a type. Empty: none, or what the type comes with.",
+        description=(
+            "How many GPUs each machine has. Needed with Accelerator Type, unless Hardware or GPU "
+            "Type is set too. Empty: one, or as many as the machine comes with, where a GPU is "
+            "asked for; else none."
+        ),
         examples=[1],
     )
     validate_hardware: Literal["error", "warn"] | None = Field(
         default="error",
         title="Validate Hardware",
         description=(
-            "What hardware gets that is known not to go together, with itself, the strategy or the "
-            "network: an error before the job is created, or a warning and the job."
+            "What follows when machine, GPU, strategy or network are known not to go together. "
+            "error: the run ends before a job is created. warn: a warning in the run's log, and "
+            "the job is created all the same."
         ),
     )
     strategy: str | list[str] | None = Field(
         default=None,
         title="Scheduling Strategy",
         description=(
-            "STANDARD, SPOT (cheaper, may be preempted) or FLEX_START (waits for scarce GPUs), in "
-            "any case; short for strategy in Scheduling Options. A list is tried in its order, "
-            "each in all regions. Empty: STANDARD."
+            "STANDARD, SPOT (cheaper, may be preempted) or FLEX_START (waits for scarce GPUs); the "
+            "same as strategy in Scheduling Options. Of a list the first one is tried in all "
+            "regions, then the second in all regions, and so on. Empty: STANDARD."
         ),
         examples=["SPOT", ["SPOT", "STANDARD"]],
     )
@@ -96,9 +103,9 @@ class PlaceVariables(BaseModel):
         default=[],
         title="Candidates",
         description=(
-            "What is tried, in order, instead of regions and a list of strategies: each entry "
-            "overrides any job variable but capacity; a null in it unsets one. Empty: what region, "
-            "regions and strategy say."
+            "A list of what to try, in this order, instead of Further Regions and a list of "
+            "strategies. Each entry sets any job variables except capacity for its try; null "
+            "unsets one. Empty: Region, then Further Regions, with Scheduling Strategy."
         ),
         examples=[[{"region": "us-east1", "strategy": "SPOT"}, {"region": "us-east4"}]],
     )
@@ -106,11 +113,11 @@ class PlaceVariables(BaseModel):
         default=None,
         title="Capacity",
         description=(
-            "How long the run looks for machines: max_attempts (6), refused creates too, "
-            "max_wall_seconds (3600) and max_passes over all candidates (0), each 0 for no limit; "
-            "backoff_seconds (60) between passes, doubled up to backoff_max_seconds (600); "
-            "max_restarts (6), new attempts after a preemption or a reschedule, 0 for none. Empty: "
-            "these."
+            "Limits of the search for machines. It ends after max_attempts (6) creates, refused "
+            "ones included, after max_wall_seconds (3600), or after max_passes (0) over all "
+            "candidates; 0 is no limit. Between passes it waits backoff_seconds (60), doubled each "
+            "time up to backoff_max_seconds (600). After a preemption or a reschedule the run is "
+            "started again max_restarts (6) times; 0 is never. Empty: these numbers."
         ),
         examples=[{"max_attempts": 12, "max_wall_seconds": 7200}],
     )

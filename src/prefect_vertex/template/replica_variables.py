@@ -18,8 +18,9 @@ class ReplicaVariables(BaseModel):
         ge=1,
         title="Worker Count",
         description=(
-            "Replicas in all, on one machine each: the first pool gets one, the second the rest, "
-            "with the same machine and container."
+            "How many replicas the job has, each on a machine of its own, all with the same "
+            "machine type and container. One of them is in Vertex AI's first worker pool, the "
+            "others are in its second."
         ),
     )
     replicas: Literal["flow", "command"] | None = Field(
@@ -37,8 +38,8 @@ class ReplicaVariables(BaseModel):
         default=True,
         title="Gang Start",
         description=(
-            "Whether no replica of several begins before all of them are there, for as long as "
-            "Provisioning Timeout allows. A job of which only a part got machines can then be "
+            "Whether replicas wait for each other before the first of them begins, for as long as "
+            "Provisioning Timeout allows. A job that got only a part of its machines can then be "
             "given up without having run anything. False: each begins at once."
         ),
     )

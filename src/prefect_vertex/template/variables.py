@@ -102,8 +102,8 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         gt=0,
         title="Maximum Run Time (Hours)",
         description=(
-            "When Vertex AI ends the job, in hours from its start; fractions are taken. "
-            "A timeout in Scheduling Options wins over it."
+            "Vertex AI ends the job this many hours after its start; 0.5 is half an hour. A "
+            "timeout in Scheduling Options is used instead where it is set."
         ),
     )
     disable_retries: bool = Field(
@@ -120,7 +120,8 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         description=(
             "Scheduling of the CustomJob: timeout, strategy, max_wait_duration (with FLEX_START), "
             "disable_retries, restart_job_on_worker_restart. Durations are seconds, such as "
-            "1800s, or ISO 8601. What stands here wins over the variables of the same meaning."
+            "1800s, or ISO 8601. What is set here is used instead of the variables of the same "
+            "meaning."
         ),
         examples=[{"strategy": "FLEX_START", "max_wait_duration": "1800s"}],
     )
@@ -161,9 +162,9 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         default=None,
         title="Staging Bucket",
         description=(
-            "Bucket, or folder in one, for files that belong to runs: their checkpoints, where "
-            "there is no base output directory, what several replicas tell each other (barriers "
-            "and gathered values need it), and a record of each launch. Empty: none."
+            "Bucket, or folder in one, for files that belong to runs: checkpoints, unless there is "
+            "a base output directory; what several replicas tell each other, which barriers and "
+            "gathered values need; and a record of each launch. Empty: none of these."
         ),
         examples=["gs://my-bucket/prefect"],
     )
@@ -178,7 +179,10 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
     code_sha256: str | None = Field(
         default=None,
         title="Code Archive SHA-256",
-        description="What the code archive hashes to, in hex; set together with it.",
+        description=(
+            "The SHA-256 of the code archive, in hex, which `prefect-vertex stage-code` prints "
+            "too. Both are set, or neither."
+        ),
     )
     python_command: list[str] = Field(
         default=["python3"],
@@ -249,7 +253,7 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         description=(
             "Whether the replicas' log lines and Vertex AI's own messages are brought from Cloud "
             "Logging into the flow run's log until the flow has started, and again when the run "
-            "crashes. Needs roles/logging.viewer; without it nothing but the lines is missing."
+            "crashes. Needs roles/logging.viewer; without it only these lines are missing."
         ),
     )
     job_watch_poll_interval: float | None = Field(
@@ -257,8 +261,8 @@ class VertexVariables(JobVariables, ReplicaVariables, PlaceVariables, BaseVariab
         gt=0,
         title="Poll Interval (Seconds)",
         description=(
-            "Shortens the worker's pause between two looks at the pool's jobs while this run "
-            "lives. Empty: the worker's own."
+            "Seconds between two looks of the worker at the pool's jobs while this run lives, "
+            "where that is less than the worker's own setting. Empty: the worker's own."
         ),
     )
 
