@@ -25,7 +25,7 @@ _CONNECTIONS = (
         "CLOUD_QUOTAS_EMULATOR_HOST=host:port",
         (
             "quotas are read there (`preflight_quota`, `plan --quota`), in plain text and without "
-            "credentials"
+            "credentials; needs the extra `quota`, on both sides"
         ),
     ),
     (
