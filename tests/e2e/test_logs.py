@@ -152,6 +152,12 @@ def test_a_container_that_dies_before_python_shows_its_last_lines(
     assert max(levels.values()) == 40  # Vertex AI's own sentence is one
 
 
+def _of_several(replica: str) -> tuple[str, str]:
+    """The first line of a replica that is not alone: it says whose it is."""
+    number = int(replica.startswith("workerpool1"))
+    return replica, f"[{replica}] container {number}"
+
+
 def test_two_replicas_lines_appear_once_with_their_names(
     installation: Installation, scene: Scene
 ) -> None:
@@ -160,7 +166,7 @@ def test_two_replicas_lines_appear_once_with_their_names(
         scene.start("--before 5", worker_count=2, replicas="command", project="two-project")
     )
     first = ("service", "Waiting for job to be provisioned.")
-    expected = {first, ("workerpool0-0", "container 0"), ("workerpool1-0", "container 1")}
+    expected = {first, *(_of_several(replica) for replica in ("workerpool0-0", "workerpool1-0"))}
     until(lambda: expected <= set(scene.texts(run)), "both replicas' lines are there")
     texts = scene.after_another_read(run)
 

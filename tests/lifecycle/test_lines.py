@@ -20,11 +20,12 @@ from prefect_vertex.lifecycle.lines import (
     level_of,
     line_of,
     task_name_of,
-    unsent,
 )
+from prefect_vertex.lifecycle.sent import unsent
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SECOND = task_name_of(1)
+TRACEBACK = ["Traceback (most recent call last):", "  frame", "ValueError: x"]
 
 
 def an_entry(text: str, *, second: float = 0, **fields: Any) -> LogEntry:
@@ -152,6 +153,18 @@ def test_of_a_dead_process_only_what_it_sent_is_left_out() -> None:
     ]
 
     assert unsent([fatal, traceback, lost, sent], {LEADER_TASK: said}) == [lost, fatal]
+
+
+def test_a_record_of_a_dead_process_was_sent_whole_or_not_at_all() -> None:
+    """A second account of the same exception shares most of its lines."""
+    first = ["12:00:01.000 | ERROR   | Flow run 'a' - no flow", *TRACEBACK]
+    again = ["12:00:01.200 | ERROR   | prefect.engine - stopped", *TRACEBACK[:1], *TRACEBACK]
+    one = [an_entry(text, second=1 + number / 100) for number, text in enumerate(first)]
+    two = [an_entry(text, second=1.2 + number / 100) for number, text in enumerate(again)]
+    text = "\n".join(["no flow", *TRACEBACK])
+    said = [(NOON + timedelta(seconds=1), each) for each in (text, *text.splitlines())]
+
+    assert unsent([*one, *two], {LEADER_TASK: said}) == two
 
 
 def test_a_line_that_was_sent_stands_for_one_entry_of_its_time() -> None:

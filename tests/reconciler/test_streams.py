@@ -289,12 +289,47 @@ async def test_a_follower_that_was_killed_leaves_its_last_lines_where_its_leader
     for _ in range(4):
         await scene.poll(streams, worker)
 
-    told = [
-        "workerpool1-0: 12:00:01.000 | INFO    | Flow run 'b' - lost",
-        "workerpool1-0: a print",
-    ]
-    assert scene.diary.texts(run) == told
-    assert scene.diary.texts(follower) == told
+    named = [f"workerpool1-0: [workerpool1-0] {text}" for text in ("lost", "a print")]
+    assert scene.diary.texts(run) == named
+    assert scene.diary.texts(follower) == ["workerpool1-0: lost", "workerpool1-0: a print"]
+
+
+async def test_a_crash_is_told_without_the_lines_that_are_brought_themselves(
+    stage: Stage, scene: Scene
+) -> None:
+    """The state has all of it; so has the log where no lines are brought."""
+    says = (
+        "The replica workerpool0-0 exited with a non-zero status of 4. Termination reason: Error."
+    )
+    told = []
+    for source in (scene.log, None):
+        worker = await stage.worker(f"w{source is None}")
+        object.__setattr__(worker.world, "log_source", source)
+        run, _ = await stage.running(worker)
+        stage.move(stage.job(run), "FAILED", (3, f"{says} Error. \nno such thing\n"))
+        await stage.tick(3)
+        assert "no such thing" in run.message
+        told.append("no such thing" in "".join(stage.runs.logs[run.id]))
+        assert any("exited with status 4" in line for line in stage.runs.logs[run.id])
+        await stage.kill(worker)
+
+    assert told == [False, True]
+
+
+async def test_a_traceback_is_one_record_and_another_worker_knows_its_lines(
+    stage: Stage, scene: Scene
+) -> None:
+    first = await stage.worker()
+    run, _ = await stage.submitted(first)
+    lines = ["Traceback (most recent call last):", '  File "a.py", line 1', "ValueError: x"]
+    for text in lines:
+        scene.write(run, text)
+    await scene.poll(scene.streams(first), first)
+    scene.write(run, "later")
+    await scene.poll(scene.streams(first), first)
+
+    text = "\n".join(lines)
+    assert scene.diary.texts(run) == [f"workerpool0-0: {text}", "workerpool0-0: later"]
 
 
 async def test_a_dead_follower_is_found_when_its_run_is_settled_after_its_leaders(

@@ -8,8 +8,6 @@ their severity.  Form of entries: public dumps of `ml_job` entries.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -50,7 +48,7 @@ _LEVELS = {
     "CRITICAL": CRITICAL,
     "FATAL": CRITICAL,
 }
-_PREFIX_LENGTH = 200
+PREFIX_LENGTH = 200
 """So much of a line is searched for its level."""
 _GLOG_LEVELS = {"I": INFO, "W": WARNING, "E": ERROR, "F": CRITICAL}
 _NAMES = "|".join(_LEVELS)
@@ -65,14 +63,14 @@ _PREFIXES = (
     re.compile(rf"{_TIME}[\s|\-\[(]+(?:[\w.$:]+[\s|\-\[(]+)?(?P<level>{_NAMES})\b"),
 )
 _GLOG = re.compile(r"(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d")
-# Prefect's own console form (3.9.1, logging.yml) of what its run loggers also send to the API.
-_RUN_LOGGER = re.compile(
-    rf"\d\d:\d\d:\d\d\.\d{{3}} \| (?:{_NAMES})\s* \| (?:Flow|Task) run (?:'.*?'|\".*?\")"
-    r" - (?P<message>.*)",
+# Prefect's own console form (3.9.1, logging.yml); what run loggers say is also sent to the API.
+_CONSOLE = re.compile(
+    rf"\d\d:\d\d:\d\d\.\d{{3}} \| (?P<level>{_NAMES})\s* \| "
+    r"(?:(?P<run>(?:Flow|Task) run (?:'.*?'|\".*?\"))|[\w.$:\-]{1,200}) - (?P<message>.*)",
     re.DOTALL,
 )
-_TRACEBACK_LINES = (
-    "Traceback (most recent call last):",
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
@@ -135,19 +133,26 @@ def task_name_of(rank: int) -> str:
 
 def line_of(entry: LogEntry) -> Line:
     """The line that an entry becomes."""
-    level = level_of(entry.text) if entry.is_plain else _level_of_severity(entry.severity)
+    text = entry.text
+    if (record := console_record(entry)) is not None:
+        # Its time and level are the line's own in Prefect.
+        level, text = _LEVELS[record["level"]], record["message"]
+    elif entry.is_plain:
+        level = level_of(text)
+    else:
+        level = _level_of_severity(entry.severity)
     return Line(
         logger=LOGGER_PREFIX + entry.task_name,
         timestamp=entry.timestamp,
         level=level,
         # A database may refuse the character that no console shows.
-        text=entry.text.rstrip().replace("\0", ""),
+        text=text.rstrip().replace("\0", ""),
     )
 
 
 def level_of(text: str) -> int:
     """The level that a line's own prefix names, in the usual forms; else INFO."""
-    beginning = _bare(text[:_PREFIX_LENGTH])
+    beginning = bare(text[:PREFIX_LENGTH])
     for prefix in _PREFIXES:
         if (match := prefix.match(beginning)) is not None:
             return _LEVELS[match["level"]]
@@ -155,7 +160,22 @@ def level_of(text: str) -> int:
     return _GLOG_LEVELS[match["letter"]] if match is not None else INFO
 
 
-def _bare(text: str) -> str:
+def is_traceback_start(text: str) -> bool:
+    """Whether a line begins one."""
+    return text.startswith(_TRACEBACK)
+
+
+def is_traceback_end(text: str) -> bool:
+    """Whether a line is the last of one: the exception."""
+    return _EXCEPTION.match(text[:PREFIX_LENGTH]) is not None
+
+
+def is_chain(text: str) -> bool:
+    """Whether a line says that another traceback follows, which belongs to the one before."""
+    return text.startswith(_CHAIN)
+
+
+def bare(text: str) -> str:
     """Without the codes that colour a terminal."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
@@ -165,89 +185,9 @@ def is_from_container(logger: str) -> bool:
     return logger != WORKER_LOGGER and not logger.startswith(LOGGER_PREFIX)
 
 
-def unsent(
-    entries: Iterable[LogEntry], said: Mapping[str, Iterable[SaidLine]] | None = None
-) -> list[LogEntry]:
-    """The entries in order, without those that the replicas' processes sent to Prefect themselves.
-
-    Args:
-        entries: Of one job.
-        said: By replica, for those that died: the lines that its process has sent, to whichever
-            flow run is its own, and when.  Of all others whatever has the form of Prefect's run
-            loggers is taken to be sent.
-    """
-    said = said or {}
-    ordered = sorted(entries, key=lambda entry: entry.order)
-    ordered = [entry for entry in ordered if entry.text.strip()]
-    sent = _sent_by_form([each for each in ordered if each.task_name not in said])
-    for task_name, lines in said.items():
-        sent |= _sent_by_word([each for each in ordered if each.task_name == task_name], lines)
-    return [entry for entry in ordered if entry.key not in sent]
-
-
-def _sent_by_word(entries: Iterable[LogEntry], said: Iterable[SaidLine]) -> set[EntryKey]:
-    """Each line that was sent stands for one entry of about its time, and for no other like it."""
-    left: dict[str, list[datetime]] = defaultdict(list)
-    for at, text in said:
-        left[_bare(text).strip()].append(at)
-    sent: set[EntryKey] = set()
-    messages = [(_message(entry), entry) for entry in entries]
-    # What has the form of a run logger's record is rather the line that was sent than a print.
-    for message, entry in sorted(messages, key=lambda each: each[0] is None):
-        times = left.get((_bare(entry.text) if message is None else message).strip(), [])
-        nearest = min(times, key=lambda at: abs(entry.timestamp - at), default=None)
-        if nearest is not None and abs(entry.timestamp - nearest) <= SAID_WITHIN:
-            times.remove(nearest)
-            sent.add(entry.key)
-    return sent
-
-
-def _sent_by_form(entries: Iterable[LogEntry]) -> set[EntryKey]:
-    """The records of run loggers, each with the traceback that follows it at once."""
-    sent: set[EntryKey] = set()
-    records: dict[str, _Record] = {}
-    for entry in entries:
-        record = records.get(entry.task_name)
-        if _message(entry) is not None:
-            records[entry.task_name] = _Record(entry.timestamp)
-            sent.add(entry.key)
-        elif record is not None and record.goes_on_with(entry):
-            sent.add(entry.key)
-        else:
-            records.pop(entry.task_name, None)
-    return sent
-
-
-@dataclass(slots=True)
-class _Record:
-    """A run logger's record, as its lines come."""
-
-    begun_at: datetime
-    is_in_traceback: bool = False
-
-    def goes_on_with(self, entry: LogEntry) -> bool:
-        """Whether a line belongs to it.
-
-        Only a traceback, and what is indented: nothing else tells it from another's line, such as
-        the shell's `Killed`, and a line too many is better than one that is nowhere.
-        """
-        text = _bare(entry.text[:_PREFIX_LENGTH])
-        if not entry.is_plain or entry.timestamp - self.begun_at > CONTINUATION:
-            return False
-        if text.startswith(_TRACEBACK_LINES):
-            self.is_in_traceback = True
-            return True
-        if text[:1].isspace():
-            return True
-        is_end = self.is_in_traceback and _EXCEPTION.match(text) is not None
-        self.is_in_traceback = False
-        return is_end
-
-
-def _message(entry: LogEntry) -> str | None:
-    """What a run logger said, if an entry has the form of its record."""
-    match = _RUN_LOGGER.match(_bare(entry.text)) if entry.is_plain else None
-    return match["message"] if match is not None else None
+def console_record(entry: LogEntry) -> re.Match[str] | None:
+    """The parts of what Prefect's console formatter wrote; None: another did."""
+    return _CONSOLE.match(bare(entry.text)) if entry.is_plain else None
 
 
 def _level_of_severity(severity: int) -> int:

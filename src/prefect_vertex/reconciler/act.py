@@ -188,12 +188,23 @@ class Actor:
         if not await self._world.runs.propose(view.id, proposal):
             self._soon(care)
             return False
-        self._world.runs.log(view, logging.ERROR, decision.message)
+        self._world.runs.log(view, logging.ERROR, self._told(care, decision))
         payload = crash_event(decision.outcome, care.newest, decision.message)
         self._world.runs.emit(view, CRASHED_EVENT, view.state_id, payload)
         await self.walker.ended(care, view)
         care.end(decision.outcome, crashed=True)
         return care.has_live_job
+
+    def _told(self, care: Care, decision: Crash) -> str:
+        """What the run's log says of a crash; the state says all of it.
+
+        Where the replicas' lines come into the log, Vertex AI's copy of the last ones is left out.
+        """
+        diagnosis, text = decision.outcome.diagnosis, decision.message
+        if diagnosis is None or "\n" not in diagnosis.detail or not text.endswith(diagnosis.detail):
+            return text
+        is_streamed = care.policy.stream_output and self._world.log_source is not None
+        return text.removesuffix(diagnosis.detail).rstrip() if is_streamed else text
 
     async def _hop(self, care: Care, view: RunView, decision: Hop) -> bool:
         step = await self.walker.hop(care, view, decision)

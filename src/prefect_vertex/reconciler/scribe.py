@@ -9,20 +9,20 @@ from datetime import datetime
 
 from prefect_vertex.lifecycle.lines import (
     LEADER_TASK,
-    Line,
     LogEntry,
     SaidLine,
-    line_of,
     task_name_of,
-    unsent,
 )
+from prefect_vertex.lifecycle.records import KNOWN_WITHIN, lines_of, told_once, unknown
 from prefect_vertex.lifecycle.run import RANK_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.sent import unsent
 from prefect_vertex.lifecycle.streaming import OTHERS_BEFORE, Stream
 from prefect_vertex.planning.durations import whole_number
 from prefect_vertex.reconciler.pace import SeenEntries
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.runs.journal import Journal, LastWords, key_of
+from prefect_vertex.runs.journal import Journal, LastWords
 from prefect_vertex.runs.port import PrefectUnavailableError
+from prefect_vertex.runs.telling import CUT_MARK
 
 MAX_LINES = 500
 """Lines that one read brings into one run's log; of more the newest."""
@@ -137,9 +137,14 @@ class Scribe:
         fresh = [each for each in fresh if stream.takes(each.timestamp, each.task_name)]
         ending = self._endings.get(stream.key)
         kept = unsent(fresh, _said(ending) if ending is not None else None)
-        lines = [line_of(entry) for entry in kept]
+        # What was brought before is told, too: lines come before the error that repeats them.
+        wanted = [each for each in entries if stream.takes(each.timestamp, each.task_name)]
+        words = ending.words.lines if ending is not None and ending.words is not None else ()
+        told = {each.key: each for each in told_once(wanted, words)}
+        new = [told[each.key] for each in kept]
         if stream.key not in self._learned:
-            lines = await self._unknown(stream.run, lines)
+            new = await self._unknown(stream.run, new)
+        lines = lines_of(new, named=stream.run.replicas > 1)
         # Of a loud job the oldest entries that came are the newest of more, unless they are known.
         has_gap = stream.is_loud and not is_all and bool(fresh) and fresh[0] is entries[0]
         if lines and (has_gap or len(lines) > MAX_LINES):
@@ -166,17 +171,18 @@ class Scribe:
         """A dead follower's lines are for the log of its own run too."""
         for task_name, each in dead.items():
             own = [entry for entry in kept if entry.task_name == task_name]
-            lines = [line_of(entry) for entry in own if entry.timestamp >= each.since]
-            lines = await self._unknown(each.run, lines[-MAX_LINES:])
+            own = [entry for entry in own if entry.timestamp >= each.since][-MAX_LINES:]
+            lines = lines_of(await self._unknown(each.run, own))
             if lines:
                 await self._journal.write(each.run, lines)
 
-    async def _unknown(self, run: RunView, lines: list[Line]) -> list[Line]:
+    async def _unknown(self, run: RunView, entries: list[LogEntry]) -> list[LogEntry]:
         """Those that the run's log does not hold."""
-        if not lines:
-            return lines
-        known = await self._journal.known(run, lines[0].timestamp, lines[-1].timestamp)
-        return [line for line in lines if key_of(line) not in known]
+        if not entries:
+            return entries
+        since = entries[0].timestamp - KNOWN_WITHIN
+        known = await self._journal.known(run, since, entries[-1].timestamp)
+        return unknown(entries, known, cut_mark=CUT_MARK)
 
     # --- what is remembered ----------------------------------------------------------------------
 

@@ -20,6 +20,9 @@ from prefect_vertex.lifecycle.run import RunView
 LABELLED = ("reason", "location", "attempt", "state", "replica", "exit_status")
 """Entries of an event's payload that are labels of its resource too."""
 
+CUT_MARK = "... [truncated]"
+"""Ends a text that was too long, as Prefect does it."""
+
 _EVENT_NAMESPACE = uuid.UUID("3f2b0f4e-6d0a-5b5e-9c39-0c6c3f6c8a11")
 
 
@@ -47,7 +50,7 @@ def cut(text: str) -> str:
     """A text that the API takes."""
     # A quarter: characters take up to four bytes, and JSON's escapes more.
     longest = max(int(PREFECT_LOGGING_TO_API_MAX_LOG_SIZE.value()) // 4 - 500, 100)
-    return text if len(text) <= longest else f"{text[:longest]}... [truncated]"
+    return text if len(text) <= longest else f"{text[:longest]}{CUT_MARK}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
