@@ -95,8 +95,8 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
         ),
         (
             (
-                "Could not read gs://my-bucket/launches/0f1e2d3c-1111-4222-8333-444455556666/a9.json: "
-                "there is no such bucket or object."
+                "Could not read gs://my-bucket/launches/0f1e2d3c-1111-4222-8333-444455556666/"
+                "a9.json: there is no such bucket or object."
             ),
             "records.html#the-file-is-no-record-or-of-another-version",
         ),
@@ -121,8 +121,8 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
         ),
         (
             (
-                "prefect.exceptions.MissingResult: State data is missing. Typically, this occurs when "
-                "result persistence is disabled and the state has been retrieved from the API."
+                "prefect.exceptions.MissingResult: State data is missing. Typically, this occurs "
+                "when result persistence is disabled and the state has been retrieved from the API."
             ),
             "adhoc.html#the-result-is-not-there",
         ),
