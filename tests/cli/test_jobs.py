@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -10,10 +11,12 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Completed, Pending, Running
 
-from prefect_vertex.cli.jobs.command import parse_span
+from prefect_vertex.cli.jobs.command import jobs, parse_span
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.emulator.seeds import Seed
-from prefect_vertex.errors import PlanError
+from prefect_vertex.errors import AccessDeniedError, PlanError
+from prefect_vertex.lifecycle.run import LEADER_LABEL
+from prefect_vertex.template import base_job_template
 
 if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
@@ -126,11 +129,13 @@ def test_a_cancelled_run_s_job_is_gone_and_its_run_cancelled(scene: Scene) -> No
     assert len(scene.done("--cancel", run.name)["would"]) == 2
     assert scene.state(run) == "InfrastructurePending"
 
-    done = scene.done("--cancel", run.name, "--yes")["done"]
+    report = scene.done("--cancel", run.name, "--yes")
+    done = report["done"]
     assert done[0] == f"flow run {run.name} ({run.id}) is Cancelling"
     assert f"cancel was sent to {job}" in done
     assert f"{job} is cancelled" in done
     assert any(line.startswith(f"flow run {run.name} ({run.id}) is Cancelled: ") for line in done)
+    assert report["state"] == "Cancelled"
     seen = scene.seen()
     assert seen[job]["state"] == "JOB_STATE_CANCELLED"
     assert seen[others]["state"] == "JOB_STATE_PENDING"
@@ -149,6 +154,89 @@ def test_a_live_job_of_a_run_that_is_gone_is_cancelled_at_once(scene: Scene) -> 
     seen = scene.seen()
     assert {seen[job]["state"] for job in jobs} == {"JOB_STATE_CANCELLED"}
     assert scene.state(ended) == "Completed"
+
+
+def test_a_person_reads_what_is_cancelled_and_how_that_ended(scene: Scene) -> None:
+    """First what goes on, last the state that the run has then; what was done stands between."""
+    run = scene.run(Pending(name="InfrastructurePending"))
+    scene.job(run.id, "PENDING", age=5)
+    done = scene.desk.run("jobs", "--pool", scene.pool, "--cancel", run.name, "--yes")
+    first, *lines, last = done.stdout.splitlines()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first.startswith(f"Cancelling flow run {run.name} ({run.id})")
+    assert all(line.startswith("  ") for line in lines)
+    assert last == f"It is {scene.state(run)}." == "It is Cancelled."
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_a_follower_is_not_cancelled_and_its_leader_is_named(scene: Scene, by: str) -> None:
+    """It belongs to no pool and has no job: what can be cancelled is the leader."""
+    leader = scene.run(Pending(), Running())
+    flow_id = scene.desk.client.create_flow_from_name("scene")
+    name = f"follower-{uuid4().hex[:8]}"
+    body = {
+        "flow_id": str(flow_id),
+        "name": name,
+        "state": None,
+        "labels": {LEADER_LABEL: str(leader.id)},
+    }
+    follower = scene.desk.client.request("POST", "/flow_runs/", json=body).json()["id"]
+    text = name if by == "name" else follower
+    for words in ([], ["--yes"]):
+        with pytest.raises(PlanError) as raised:
+            scene.done("--cancel", text, *words)
+        assert f"{name} is a follower of {leader.name}" in raised.value.message
+        assert raised.value.hint.endswith(f"jobs --pool {scene.pool} --cancel {leader.id}")
+
+    assert scene.state(leader) == "Running"
+
+
+@pytest.fixture
+def _without_credentials(desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("VERTEX_AI_EMULATOR_HOST", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+@pytest.mark.usefixtures("_without_credentials")
+@pytest.mark.parametrize("words", [[], ["--settle"], ["--cancel", "some"]], ids=str)
+def test_without_credentials_that_is_what_is_said(
+    desk: Desk, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not that there is no job, nor that nobody says where: no location could be seen."""
+    pool = desk.pool()
+    with pytest.raises(AccessDeniedError, match="Found no Google credentials") as raised:
+        desk.json("jobs", "--pool", pool, *words)
+
+    assert "Emulators need none: export all variables" in raised.value.hint
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("_without_credentials")
+def test_a_location_that_needs_missing_credentials_is_one_that_could_not_be_seen(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here the pool names it, and the exit code tells."""
+    code = jobs(pool=desk.pool(project="demo-project"))
+    out, said = capsys.readouterr()
+
+    assert code == 1
+    (line,) = said.splitlines()
+    assert line.startswith("warning: Found no Google credentials")
+    assert "not all of us-central1 could be read" in out
+
+
+def test_a_pool_that_names_no_place_has_none_that_could_not_be_seen(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = jobs(pool=desk.pool(base_job_template()))
+    out, said = capsys.readouterr()
+
+    assert code == 0
+    assert "neither the pool, its deployments nor its runs name" in said
+    assert out.endswith(" were looked for.\n")
 
 
 @pytest.mark.parametrize("kind", ["vertex-custom-job", "process"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,7 @@ import pytest
 from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
 from prefect.client.schemas.responses import DeploymentResponse
 
-from prefect_vertex.errors import MachineSpecError, PlanError
+from prefect_vertex.errors import AccessDeniedError, MachineSpecError, PlanError
 from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.wiring import Surroundings
 from prefect_vertex.settings import VertexSettings
@@ -125,6 +127,35 @@ def test_the_pools_home_has_every_location_that_a_candidate_names() -> None:
         {"regions": ["d", "e"]},
         {"regions": [], "strategy": ["SPOT", "STANDARD"]},
     ) == {("p", name) for name in "abcde"}
+
+
+def test_a_home_that_needs_missing_credentials_is_told_once_with_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the worker's log when it starts, not only in the first run that crashes."""
+    monkeypatch.delenv("VERTEX_AI_EMULATOR_HOST")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    world = surroundings(base_job_template(), {"region": "a"}, {"region": "b"})
+    anyio.run(world.learn_home)
+    anyio.run(world.learn_home)
+
+    assert world.world().home() == frozenset()
+    (unlearned,) = world.unlearned
+    assert isinstance(unlearned, AccessDeniedError)
+    ours = [each for each in caplog.records if each.name.startswith("prefect_vertex")]
+    (line,) = [each.getMessage() for each in ours if each.levelno >= logging.WARNING]
+    assert line.startswith("Cannot tell all places of the pool's jobs. Found no Google credentials")
+    assert "Emulators need none" in line
+
+
+def test_a_home_that_is_known_leaves_nothing_unlearned() -> None:
+    """A deployment's own mistake is its runs' to tell."""
+    world = surroundings(with_defaults(project="p", region="a"), {"regions": "no list"})
+    anyio.run(world.learn_home)
+
+    assert world.unlearned == ()
+    assert {place.location for place in world.world().home()} == {"a"}
 
 
 def test_candidates_of_a_deployment_are_places_with_their_own_project() -> None:

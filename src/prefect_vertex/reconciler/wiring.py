@@ -13,7 +13,7 @@ from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkPool
 
 from prefect_vertex.delivery.packing import packed_bootstrap
-from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.errors import PrefectVertexError, ServiceError
 from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import RunSpec, Target
@@ -89,6 +89,7 @@ class Surroundings:
         self._settings = settings
         self._instance = instance
         self._home: frozenset[Target] = frozenset()
+        self._unlearned: tuple[ServiceError, ...] = ()
         self._said: set[str] = set()
         self._warned_of_plain_keys = False
         self.gateways = Gateways(
@@ -197,14 +198,24 @@ class Surroundings:
     async def learn_home(self) -> None:
         """Read where the pool's jobs may be: its template, its deployments, the setting."""
         places: set[Target] = set()
+        unlearned: dict[str, ServiceError] = {}
         for variables in [{}, *await self._deployment_variables()]:
             try:
-                places |= await self._places_of(variables)
+                places |= await self._places_of(variables, unlearned)
+            except ServiceError as error:
+                # No run is to blame: every one would fail of it.
+                self._say(f"Cannot tell all places of the pool's jobs. {error}", logging.WARNING)
             except PrefectVertexError as error:
                 # A pool without a region, a deployment with a mistake: its own runs will say so.
-                self._say(str(error))
+                self._say(f"The pool's own places: {error}", logging.INFO)
         places |= set(self._extra(places))
         self._home = frozenset(places)
+        self._unlearned = tuple(unlearned.values())
+
+    @property
+    def unlearned(self) -> tuple[ServiceError, ...]:
+        """Why the pool's home is not all known, such as that there are no credentials."""
+        return self._unlearned
 
     async def _deployment_variables(self) -> list[dict[str, object]]:
         """Distinct job variables that say where a deployment's jobs go."""
@@ -225,7 +236,10 @@ class Surroundings:
                 return found
             offset += limit
 
-    async def _places_of(self, variables: dict[str, object]) -> set[Target]:
+    async def _places_of(
+        self, variables: dict[str, object], unlearned: dict[str, ServiceError]
+    ) -> set[Target]:
+        """Where jobs with these variables go; what failed for a key is not asked for again."""
         template = self._worker.work_pool.base_job_template
         configuration = await VertexJobConfiguration.from_template_and_values(
             base_job_template=template,
@@ -235,7 +249,15 @@ class Surroundings:
         places: set[Target] = set()
         for one in configuration.rendered:
             values = one.credential_values()
-            project = one.project or (await self.gateways.identity(values)).project
+            project = one.project
+            if not project:
+                if values.key in unlearned:
+                    raise unlearned[values.key]
+                try:
+                    project = (await self.gateways.identity(values)).project
+                except ServiceError as error:
+                    unlearned[values.key] = error
+                    raise
             if one.region and project:
                 places.add(Target(project, one.region, self.gateways.register(values)))
         return places
@@ -251,10 +273,10 @@ class Surroundings:
                 extra += [Target(place.project, text, place.credentials_key) for place in places]
         return extra
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, level: int) -> None:
         if text not in self._said:
             self._said.add(text)
-            logger.info("The pool's own places: %s", text)
+            logger.log(level, "%s", text)
 
     async def aclose(self) -> None:
         """Close the channels."""

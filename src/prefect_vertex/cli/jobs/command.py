@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
     from prefect_vertex.cli.jobs.errands import Options
-    from prefect_vertex.reconciler.ports import World
+    from prefect_vertex.reconciler.wiring import Surroundings
 
 LONGEST = timedelta(days=36_500)
 """Of a time span; before today it is still a moment that Vertex AI and Python have."""
@@ -122,20 +122,24 @@ async def _jobs(options: Options) -> int:
             work_pool = (await for_pool(client, options.pool, {})).work_pool
             check_kind(work_pool.name, work_pool.type)
             async with looking_at(work_pool, client, read_settings()) as surroundings:
-                world = surroundings.world()
                 try:
-                    return await _show_and_act(options, client, world)
+                    return await _show_and_act(options, client, surroundings)
                 except PrefectUnavailableError as error:
                     raise SetupError(str(error), hint="Try again.") from error
 
 
-async def _show_and_act(options: Options, client: PrefectClient, world: World) -> int:
+async def _show_and_act(options: Options, client: PrefectClient, surroundings: Surroundings) -> int:
     from prefect_vertex.cli.jobs.errands import Errand
     from prefect_vertex.cli.jobs.looking import look
     from prefect_vertex.cli.jobs.showing import printable
 
+    world = surroundings.world()
     with working(f"Looking at the jobs of {options.pool}"):
         seen = await look(world, since=None if options.act == "delete" else options.since)
+    if surroundings.unlearned and not seen.places:
+        # Nothing can be said of the pool's jobs, not even where they would be.
+        raise surroundings.unlearned[0]
+    seen.troubles[:0] = map(str, surroundings.unlearned)
     for line in dict.fromkeys(seen.troubles):
         sys.stderr.write(f"warning: {printable(line)}\n")
     if not seen.places:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -27,10 +29,12 @@ from prefect_vertex.cli.jobs.showing import (
 )
 from prefect_vertex.cli.terminal import console, print_table, working
 from prefect_vertex.errors import PlanError
+from prefect_vertex.lifecycle.run import LEADER_LABEL
 from prefect_vertex.reconciler.ports import World
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import FlowRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +95,8 @@ class Errand:
     def _show(self) -> None:
         seen, pool = self.seen, self.options.pool
         self.report.update(as_json(seen))
-        where = ", ".join(sorted({target.location for target in seen.places})) or "no location"
         if not seen.pairs:
-            none = "No jobs of {} were seen, but not all of {} could be read."
-            text = none if seen.troubles else "No jobs of {} in {}."
-            self._print(text.format(pool, where))
+            self._print(_about_none(pool, seen))
             return
         self._print_pairs()
         if steps := steps_of(seen):
@@ -131,14 +132,21 @@ class Errand:
             for line in would:
                 self._print(f"  {printable(line)}")
             return True
+        name = named(self.seen, run_id)
         if not goes:
+            self._print(f"Cancelling the jobs of {printable(name)}:")
             await cancel_jobs(self.world, self.seen, run_id, tell=self._tell)
             return True
+        self._print(f"Cancelling {printable(name)}, which takes as long as its job does to end:")
         answer: Any = await self.client.set_flow_run_state(uuid.UUID(run_id), Cancelling())
         state = answer.state.name if answer.state is not None else answer.status
-        self._tell(f"{named(self.seen, run_id)} is {state}")
+        self._tell(f"{name} is {state}")
         with working("Waiting for the flow run and its jobs to end"):
             left = await settle(self.world, self.seen, [run_id], tell=self._tell, to_the_end=True)
+        # Somebody else may have said it meanwhile: its worker, or its own container.
+        run = await self.world.runs.read(run_id)
+        self.report["state"] = run.state_name if run is not None else None
+        self._print(f"It is {run.state_name if run is not None else 'deleted'}.")
         if left:
             self._print("It has not ended yet: its worker, or a repetition, sees to it.")
         return not left
@@ -168,7 +176,7 @@ class Errand:
         try:
             run_id = uuid.UUID(text)
         except ValueError:
-            return self._named(text)
+            return await self._named(text)
         return str(run_id)
 
     async def _check_pool(self, run_id: str) -> None:
@@ -180,6 +188,8 @@ class Errand:
             if jobs:
                 return
             raise PlanError(f"There is no flow run {run_id}, and no job of it.") from error
+        if LEADER_LABEL in run.labels:
+            raise await self._about_follower(run)
         # A run loses its pool when its work queue is deleted; its jobs still name the pool.
         if run.work_pool_name == pool or (run.work_pool_name is None and jobs):
             return
@@ -189,7 +199,7 @@ class Errand:
             hint=f"Name its own pool, or: prefect flow-run cancel {run_id}",
         )
 
-    def _named(self, text: str) -> str:
+    async def _named(self, text: str) -> str:
         named = sorted(run.id for run in self.seen.runs.values() if run.name == text)
         if len(named) == 1:
             return named[0]
@@ -198,9 +208,27 @@ class Errand:
                 f"{len(named)} flow runs among the pool's jobs are named {text!r}.",
                 hint=f"Give the id: {', '.join(named)}.",
             )
+        alike = await self.client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[text])),
+            sort=FlowRunSort.ID_DESC,
+        )
+        for run in alike:
+            if LEADER_LABEL in run.labels:
+                raise await self._about_follower(run)
         raise PlanError(
             f"No flow run among the pool's jobs is named {text!r}.",
             hint="Give its id, or --since to look further back.",
+        )
+
+    async def _about_follower(self, run: FlowRun) -> PlanError:
+        """A follower has no job of its own: it ends with its leader."""
+        leader_id = str(run.labels[LEADER_LABEL])
+        leader = self.seen.runs.get(leader_id) or await self.world.runs.read(leader_id)
+        name = printable(leader.name) if leader is not None else leader_id
+        return PlanError(
+            f"Flow run {printable(run.name)} is a follower of {name}: nothing was cancelled.",
+            hint=f"Cancel that one: prefect-vertex jobs --pool {shlex.quote(self.options.pool)} "
+            f"--cancel {leader_id}",
         )
 
     # --- what is printed --------------------------------------------------------------------------
@@ -235,3 +263,13 @@ class Errand:
     def _print(self, text: str) -> None:
         if not self.options.json:
             console().print(text)
+
+
+def _about_none(pool: str, seen: Look) -> str:
+    """What is said where no pair was seen."""
+    where = ", ".join(sorted({target.location for target in seen.places}))
+    if not where:
+        return f"No jobs of {pool} were looked for."
+    if seen.troubles:
+        return f"No jobs of {pool} were seen, but not all of {where} could be read."
+    return f"No jobs of {pool} in {where}."
