@@ -101,14 +101,66 @@ def test_a_pool_that_leaves_the_image_to_its_deployments_is_checked_all_the_same
     assert verdicts(report)["Vertex AI in us-central1"] == "ok"
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_pool_that_leaves_the_region_to_its_deployments_is_no_failure(
+    desk: Desk, *, exists: bool
+) -> None:
+    """What depends on it is skipped in one line, and a deployment that can be checked is named."""
+    pool = desk.pool(base_job_template())
+    flow = f"flow-{uuid4().hex[:8]}"
+    variables = {"region": "europe-west4", "image": "i:1"}
+    if exists:
+        flow_id = desk.client.create_flow_from_name(flow)
+        desk.client.create_deployment(
+            flow_id, "my nightly", work_pool_name=pool, job_variables=variables
+        )
+    report = desk.json("doctor", "--pool", pool)
+    (found,) = by_check(report)["job variables"]
+
+    assert found["verdict"] == "warning"
+    assert "names no region and no image" in found["text"]
+    named = f"prefect-vertex doctor --deployment '{flow}/my nightly'"
+    assert found["fix"] == (named if exists else "")
+    (skipped,) = [each for each in report["findings"] if "Skipped" in each["text"]]
+    assert all(name in skipped["text"] for name in ("roles", "image", "bucket", "quotas"))
+    assert report["counts"]["failed"] == 0
+    # Jobs may be where a deployment says, and nowhere that merely stood in for it.
+    places = {check for check in verdicts(report) if check.startswith("Vertex AI in")}
+    assert places == ({"Vertex AI in europe-west4"} if exists else set())
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"region": "us_central1"}, {"machine_type": "n1-standard-4", "gpu_type": "H100"}],
+    ids=str,
+)
+def test_what_no_deployment_left_out_is_a_failure_all_the_same(
+    desk: Desk, variables: dict[str, Any]
+) -> None:
+    """A region that is wrong is not one that is missing, and a gap hides no other mistake."""
+    report = desk.json("doctor", "--pool", desk.pool(base_job_template(variables)))
+
+    assert by_check(report)["job variables"][0]["verdict"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("regions", "says"),
+    [([], "They lead to a job."), (["us-east1"], "They lead to a job at each of 2 candidates.")],
+)
+def test_a_job_is_counted_only_among_several(desk: Desk, regions: list[str], says: str) -> None:
+    (found,) = by_check(desk.json("doctor", "--pool", desk.pool(regions=regions)))["job variables"]
+
+    assert (found["verdict"], found["text"]) == ("ok", says)
+
+
 def test_job_variables_that_lead_to_no_job_are_a_failure(desk: Desk) -> None:
     report = desk.json("doctor", "--pool", desk.pool(machine_type="n1-standard-4", gpu_type="H100"))
     found = by_check(report)["job variables"]
 
     assert found[0]["verdict"] == "failed"
     assert report["counts"]["failed"] == 1
-    skipped = [each for each in report["findings"] if "without a job" in each["text"]]
-    assert {"roles", "image", "bucket", "quotas"} <= {each["check"] for each in skipped}
+    (skipped,) = [each for each in report["findings"] if "without a job" in each["text"]]
+    assert all(name in skipped["text"] for name in ("roles", "image", "bucket", "quotas"))
 
 
 def test_without_credentials_every_check_that_needs_them_is_listed_as_skipped(

@@ -64,6 +64,27 @@ async def test_what_is_not_there_is_said_so(storage: Any, objects: GcsObjects) -
         await objects.put_once("gs://no-such-bucket/x.json", b"{}")
 
 
+@pytest.mark.parametrize(
+    ("emulator", "says"),
+    [
+        ("", "`gcloud storage ls gs://staging/` shows what there is."),
+        ("http://127.0.0.1:9", "STORAGE_EMULATOR_HOST is set: the emulator was asked"),
+    ],
+)
+async def test_what_is_not_there_is_looked_for_where_it_was_asked_for(
+    emulator: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an emulator gcloud has no part: it would show another cloud's buckets."""
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    if emulator:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator)
+    with pytest.raises(CodeStoreError, match="there is no such bucket or object") as caught:
+        await GcsObjects(Scripted(refusal(404)), pauses=()).read("gs://staging/x.json")
+
+    assert caught.value.hint.startswith(says)
+    assert ("gcloud" in caught.value.hint) == (not emulator)
+
+
 async def test_what_holds_no_json_object_is_empty(storage: Any, objects: GcsObjects) -> None:
     assert await objects.read(storage.put("archive.zip", b"PK\x03\x04")) == {}
 

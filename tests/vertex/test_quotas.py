@@ -5,6 +5,7 @@ The client is in the `quota` extra; what needs it is skipped where that is not i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -163,6 +164,21 @@ async def test_a_refusal_says_what_to_do_about_this_service(
     found = await reader.read([("p", "")])
 
     assert found["p"].problem == f"No. {advice} in the project."
+
+
+async def test_a_missing_client_names_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where an emulator is named, which needs the same messages."""
+    monkeypatch.setitem(sys.modules, "google.cloud.cloudquotas_v1", None)
+
+    async def no_credentials(key: str) -> Any:
+        raise AssertionError(key)
+
+    for environ in ({}, {"CLOUD_QUOTAS_EMULATOR_HOST": "127.0.0.1:9"}):
+        reader = QuotaReader(CloudQuotas(no_credentials, environ))
+        problem = (await reader.read([("p", "")]))["p"].problem
+        assert problem.endswith('not installed. Run `pip install "prefect-vertex[quota]"`.')
 
 
 # --- Google's own messages ------------------------------------------------------------------------

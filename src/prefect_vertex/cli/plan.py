@@ -207,6 +207,7 @@ async def _plans(
             *configuration.warnings,
             *(line for each in plans for line in each.warnings),
             *filter(None, [about_plain_keys(each.candidate.secret_env for each in plans)]),
+            *about_meetings(plans),
         ],
         [each.credential_values() for each in configuration.rendered],
     )
@@ -245,6 +246,26 @@ def planned(
         with one.judging():
             plans.append(build_plan(spec, each, attempt=1, bootstrap=bootstrap))
     return plans
+
+
+def about_meetings(plans: Sequence[JobPlan]) -> list[str]:
+    """A warning where several replicas run the flow and have no bucket to meet in, each once.
+
+    Said beforehand only: a run whose flow calls neither barrier nor gather needs no bucket.
+    """
+    from prefect_vertex.planning.gang import COUNTED_POOLS
+
+    found = []
+    for each in plans:
+        pools = each.request.custom_job.job_spec.worker_pool_specs
+        first = {entry.name: entry.value for pool in pools[:1] for entry in pool.container_spec.env}
+        if first.get("PREFECT_VERTEX_REPLICAS") == "flow" and not each.candidate.staging_folder:
+            count = sum(pool.replica_count for pool in pools[:COUNTED_POOLS])
+            found.append(
+                f"{count} replicas run the flow without staging_bucket: barrier and gather fail. "
+                "Set it if the flow calls them."
+            )
+    return list(dict.fromkeys(found))
 
 
 @contextmanager

@@ -64,7 +64,9 @@ class GcsObjects:
             # Also where the answer to our own first request was lost.
             return False
         if not answer.ok:
-            raise _error(f"Could not write {uri}", bucket, answer, role="roles/storage.objectCreator")
+            raise _error(
+                f"Could not write {uri}", bucket, answer, role="roles/storage.objectCreator"
+            )
         return True
 
     async def read(self, uri: str, *, key: str = "") -> Mapping[str, Any]:
@@ -129,7 +131,11 @@ def _error(attempted: str, bucket: str, answer: RestAnswer, *, role: str) -> Cod
     if answer.status == HTTPStatus.NOT_FOUND:
         return CodeStoreError(
             f"{attempted}: there is no such bucket or object.",
-            hint=f"`gcloud storage ls gs://{bucket}/` shows what there is.",
+            hint=(
+                f"{_EMULATOR} is set: the emulator was asked, which keeps objects only with --data."
+                if os.environ.get(_EMULATOR)
+                else f"`gcloud storage ls gs://{bucket}/` shows what there is."
+            ),
         )
     hint = ""
     if answer.status in _REFUSED:

@@ -227,5 +227,5 @@ async def _check_installed() -> None:
     except ModuleNotFoundError as error:
         raise SetupError(
             "the google-cloud-quotas package is not installed.",
-            hint="Install prefect-vertex[quota].",
+            hint='Run `pip install "prefect-vertex[quota]"`.',
         ) from error

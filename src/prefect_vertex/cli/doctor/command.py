@@ -53,11 +53,6 @@ _STYLES = {
     Verdict.UNCHECKED: "dim",
 }
 _WIDTH = max(len(each.value) for each in Verdict)
-_OF_A_JOB = (
-    *("PREFECT_API_URL in the job", "API", "roles", "act-as", "job's log", "image", "bucket"),
-    *("API key's secret", "quotas"),
-)
-"""Checks that need to know a job."""
 _LOG_READING = "the log lines of jobs cannot be brought into Prefect."
 _QUOTA_READING = "preflight_quota has no effect."
 
@@ -244,10 +239,28 @@ def about_variables(site: Site, *, lacks_credentials: bool = False) -> list[Find
         from prefect_vertex.cli.doctor.probes import SKIPPED
 
         why = SKIPPED if lacks_credentials else "Skipped: without a job there is nothing to ask."
-        return [failed(check, str(site.fault)), *(unchecked(name, why) for name in _OF_A_JOB)]
+        return [failed(check, str(site.fault)), _skipped(why)]
     found = [warning(check, line) for line in site.warnings]
-    if site.lacks_image:
+    if site.left:
         name = shlex.quote(site.subject.work_pool.name)
-        text = f"{name} names no image: each of its deployments has to; --deployment checks one."
-        found.append(warning(check, text))
-    return found or [ok(check, f"They lead to a job at each of {len(site.plans)} candidates.")]
+        lacks = " and no ".join(site.left)
+        text = f"{name} names no {lacks}: each of its deployments has to; --deployment checks one."
+        example = shlex.quote(site.example)
+        fix = f"prefect-vertex doctor --deployment {example}" if site.example else ""
+        found.append(warning(check, text, fix))
+    if "region" in site.left:
+        found.append(_skipped("Skipped: it depends on the region."))
+    if found:
+        return found
+    if len(site.plans) == 1:
+        return [ok(check, "They lead to a job.")]
+    return [ok(check, f"They lead to a job at each of {len(site.plans)} candidates.")]
+
+
+def _skipped(why: str) -> Finding:
+    """One line for all the checks that need to know a job."""
+    return unchecked(
+        "what a job needs",
+        f"{why} (PREFECT_API_URL in the job, API, roles, act-as, job's log, image, bucket, "
+        "API key's secret, quotas)",
+    )
