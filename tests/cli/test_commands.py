@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +20,14 @@ from prefect_vertex.cli.examples import EXAMPLES
 from prefect_vertex.cli.terminal import console, print_table, quiet
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "prefect_vertex", *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
+        env={**os.environ, **(env or {})},
     )
 
 
@@ -65,6 +68,7 @@ def test_help_describes_every_command() -> None:
     for words in (
         *("Forecast real series", "Upload a directory's code", "A local Vertex AI"),
         *("Check a work pool end to end", "Show a pool's jobs", "--install-completion"),
+        "Tell a work pool where the code of flows without a deployment is stored.",
     ):
         assert words in text
     assert text.isascii()
@@ -94,21 +98,57 @@ def test_each_command_s_help_ends_with_examples(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["plan"], ["plan", "--bogus"], ["nonsense"], ["jobs"], ["doctor"]]
+    ("arguments", "says"),
+    [
+        (["plan"], "Name one of --pool, --deployment, --flow-run and --from."),
+        (["plan", "--bogus"], "Unknown option: --bogus."),
+        (["plan", "--format", "xml"], '"xml" for --format. Choose from: "json", "gcloud".'),
+        (["nonsense"], 'Unknown command "nonsense".'),
+        (["emulator", "sart"], 'Did you mean "start"?'),
+        (["jobs"], "--pool requires an argument"),
+        (["jobs", "--pool", "a", "b c"], "Nothing takes 'b c' here."),
+        (["demo", "--replicas", "few"], 'unable to convert "few" into int'),
+        (["bundle-storage", "a"], "--bucket requires an argument"),
+        (["bundle-storage", "a", "--bucket", "b-b", "--upload-launcher", "'"], "No closing quot"),
+        (["doctor"], "Name one of --pool and --deployment."),
+        (["jobs", "--pool", "a", "--since", "3x"], "not a time span"),
+    ],
+    ids=" ".join,
 )
-def test_wrong_use_has_an_exit_code_of_its_own(arguments: list[str]) -> None:
+def test_wrong_use_is_plain_lines_and_has_an_exit_code_of_its_own(
+    arguments: list[str], says: str
+) -> None:
+    """In one form whoever finds it: what is wrong, then what to do; no box, however wide."""
     done = _run(*arguments)
+    first, *rest = done.stderr.splitlines()
 
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert first.startswith("prefect-vertex: ")
+    assert says in first
+    assert len(rest) <= 1
+    assert all(line.startswith("  ") and line.strip() == line[2:] for line in rest)
+    assert done.stderr.isascii()
+    assert max(map(len, (first, *rest))) < 250
+
+
+def test_wrong_use_reads_the_same_whatever_the_terminal_is_said_to_be() -> None:
+    wrong = ("plan", "--format", "xml")
+    variables: list[dict[str, str]] = [
+        {},
+        {"COLUMNS": "20", "LINES": "5"},
+        {"NO_COLOR": "1"},
+        {"FORCE_COLOR": "1"},
+        {"TERM": "dumb"},
+    ]
+
+    assert len({_run(*wrong, env=env).stderr for env in variables}) == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_every_command(shell: Literal["bash", "zsh", "fish"]) -> None:
     script = app.generate_completion(shell=shell)
 
-    for name in ("doctor", "jobs", "plan", "stage-code", "emulator", "demo"):
+    for name in ("doctor", "jobs", "plan", "stage-code", "bundle-storage", "emulator", "demo"):
         assert name in script
 
 

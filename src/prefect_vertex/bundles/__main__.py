@@ -1,4 +1,7 @@
-"""`python -m prefect_vertex.bundles POOL --bucket BUCKET`: let a work pool store bundles there."""
+"""`python -m prefect_vertex.bundles POOL --bucket BUCKET`: let a work pool store bundles there.
+
+`prefect-vertex bundle-storage` does the same.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,27 @@ async def configure(pool: str, configuration: WorkPoolStorageConfiguration) -> N
             ) from error
 
 
+def set_storage(
+    pool: str,
+    bucket: str,
+    *,
+    upload_launcher: Sequence[str],
+    execution_launcher: Sequence[str],
+) -> None:
+    """Let a work pool store bundles in a bucket, and say so. The bucket is not asked.
+
+    Raises:
+        CodeStoreError: It names no bucket.
+        SetupError: There is no such work pool, or the Prefect API did not answer.
+    """
+    BundleStorage(bucket)  # whether it names a bucket
+    configuration = storage_configuration(
+        bucket, upload_launcher=upload_launcher, execution_launcher=execution_launcher
+    )
+    asyncio.run(configure(pool, configuration))
+    sys.stdout.write(f"Work pool {pool!r} stores bundles in {bucket}.\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Configure a work pool's bundle storage; returns the exit status."""
     options = argparse.ArgumentParser(
@@ -81,24 +105,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("pool", help="the work pool's name")
     options.add_argument("--bucket", required=True, help="bucket name, or gs://bucket/prefix")
     options.add_argument(
-        "--upload-launcher", default="python3", help="starts Python here (%(default)s)"
+        "--upload-launcher",
+        default="python3",
+        type=shlex.split,
+        help="starts Python here (%(default)s)",
     )
     options.add_argument(
         "--execution-launcher",
         default="python3",
+        type=shlex.split,
         help="starts Python in the container (%(default)s)",
     )
     given = options.parse_args(arguments)
 
     def act() -> None:
-        BundleStorage(given.bucket)  # whether it names a bucket
-        configuration = storage_configuration(
+        set_storage(
+            given.pool,
             given.bucket,
-            upload_launcher=shlex.split(given.upload_launcher),
-            execution_launcher=shlex.split(given.execution_launcher),
+            upload_launcher=given.upload_launcher,
+            execution_launcher=given.execution_launcher,
         )
-        asyncio.run(configure(given.pool, configuration))
-        sys.stdout.write(f"Work pool {given.pool!r} stores bundles in {given.bucket}.\n")
 
     return ending(act, 1)
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from prefect_vertex._version import __version__
 from prefect_vertex.cli.examples import EXAMPLES
-from prefect_vertex.cli.usage import WrongUseError
+from prefect_vertex.cli.usage import WrongUseError, told
 from prefect_vertex.errors import PrefectVertexError
 
 WRONG_USE = 2
@@ -54,6 +54,12 @@ app.command(
     help_epilogue=EXAMPLES["stage-code"],
 )
 app.command(
+    "prefect_vertex.cli.bundles:bundle_storage",
+    name="bundle-storage",
+    help="Tell a work pool where the code of flows without a deployment is stored.",
+    help_epilogue=EXAMPLES["bundle-storage"],
+)
+app.command(
     "prefect_vertex.cli.plan:plan",
     name="plan",
     help="Print what would be submitted, as JSON or as a gcloud command; submits nothing.",
@@ -86,9 +92,10 @@ def main() -> None:
     output unless `PREFECT_VERTEX_DEBUG` is set), 2 for options that mean nothing, 130 for Ctrl-C.
     """
     try:
-        code = app(exit_on_error=False)
-    except CycloptsError:
-        # It has been printed, with what is known instead.
+        # Its own way of printing them is a box, as wide as the console that help is printed on.
+        code = app(exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        sys.stderr.write(told(error))
         sys.exit(WRONG_USE)
     except KeyboardInterrupt:
         sys.exit(130)

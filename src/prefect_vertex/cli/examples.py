@@ -22,6 +22,10 @@ _LINES: Final[Mapping[str, tuple[str, ...]]] = {
         "prefect-vertex stage-code --bucket my-staging-bucket",
         "prefect-vertex stage-code examples/forecast --bucket gs://my-bucket/team --json",
     ),
+    "bundle-storage": (
+        "prefect-vertex bundle-storage vertex-forecast --bucket my-staging-bucket",
+        "prefect-vertex bundle-storage vertex-forecast --bucket gs://my-bucket/team",
+    ),
     "plan": (
         "prefect-vertex plan --pool vertex-forecast --job-variable region=europe-west4",
         "prefect-vertex plan --deployment forecast/nightly --format gcloud > create.sh",

@@ -32,7 +32,7 @@ def check_storage(flow: Flow[..., Any], pool: WorkPool) -> None:
             f"Cannot submit flow {flow.name!r}: work pool {pool.name!r} has no storage for its "
             "code.",
             hint=f"Run `prefect work-pool storage configure gcs {pool.name} --bucket <bucket>` or "
-            f"`python -m prefect_vertex.bundles {pool.name} --bucket <bucket>`.",
+            f"`prefect-vertex bundle-storage {pool.name} --bucket <bucket>`.",
         )
     launchers: Mapping[str, Any] = getattr(flow, "launcher", None) or {}
     freezes = not launchers.get("execution")
