@@ -89,6 +89,27 @@ def test_what_the_record_does_not_hold_is_said(a_record: ARecord) -> None:
     assert MASK not in again.command
 
 
+@pytest.mark.parametrize("name", ["a=b", "=", "half \ud800"])
+def test_a_name_that_no_option_takes_is_said(a_record: ARecord, name: str) -> None:
+    """The command is one that a terminal can show."""
+    record = a_record(parameters={name: 1, "c": "\ud800"}, job_variables={name: 1})
+    again = relaunch(record, WHERE)
+
+    assert options_of(again.command) == {"--param": ['c="\\ud800"']}
+    assert [line.split(" takes no name")[0] for line in again.notes] == [
+        "--param",
+        "--job-variable",
+    ]
+    assert " ".join(again.notes).encode()
+
+
+def test_a_parameter_that_no_schema_describes_is_asked_for(a_record: ARecord) -> None:
+    again = relaunch(a_record(unjudged_parameters=("note",)), WHERE)
+
+    assert "add --param note=VALUE" in again.notes[0].replace("Add", "add")
+    assert "no schema" in again.notes[0]
+
+
 def test_a_run_without_a_deployment_has_only_its_job(a_record: ARecord) -> None:
     again = relaunch(a_record(deployment_id="", deployment_name=""), "my records/a1.json")
 

@@ -9,13 +9,15 @@ from uuid import UUID
 
 import pytest
 from prefect.client.schemas.objects import BlockDocument, BlockSchema
+from prefect.utilities.templating import resolve_block_document_references
 
-from prefect_vertex.planning.launches import LaunchFacts, record_text
+from prefect_vertex.planning.launches import LaunchFacts, read_record, record_text
 from prefect_vertex.planning.masking import MASK
 from prefect_vertex.planning.plan import JobPlan
+from prefect_vertex.template.composed import marked, without_marks
+from prefect_vertex.template.declared import declared_secrets, parameters_without_secrets
 from prefect_vertex.template.hidden import (
     NotingClient,
-    parameters_without_secrets,
     secret_texts,
     secrets_of_block,
     without_secrets,
@@ -67,6 +69,40 @@ def test_no_secret_of_a_job_is_in_its_record(
     for part in ("SECRET", "secret-key", "KEY\\\\123"):
         assert part not in text
     assert MASK in text
+
+
+@pytest.mark.parametrize(
+    ("secret", "value", "shown"),
+    [
+        ("pw", "pw", MASK),
+        ("pw", ["pw", {"a": "pw"}], [MASK, {"a": MASK}]),
+        ("pw", "powwow pw", "powwow pw"),
+        ("pw", "run 'pw' \"pw\"", f"run '{MASK}' \"{MASK}\""),
+        ("hunter2", "db://u:hunter2@h", f"db://u:{MASK}@h"),
+        ("1234", 1234, MASK),
+        ("1234", [1234.5, 12345, True], [1234.5, 12345, True]),
+        ("0.5", 0.5, MASK),
+        ("hunter2", {"hunter2": 1, "x-hunter2": 2}, {MASK: 1, f"x-{MASK}": 2}),
+        ("pw1", {"pw1": 1, MASK: 2}, {MASK: 1, f"{MASK}'": 2}),
+        ("True", True, True),
+        ("***", "a *** b", "a *** b"),
+    ],
+)
+def test_in_parameters_a_secret_is_masked_in_texts_keys_and_numbers(
+    a_plan: APlan, a_record: ARecord, secret: str, value: Any, shown: Any
+) -> None:
+    record = a_record(a_plan(hidden=frozenset({secret})), parameters={"p": value})
+
+    assert record["flow_run"]["parameters"] == {"p": shown}
+
+
+@pytest.mark.parametrize("secret", ["name", "request", "prefect-vertex", "1", "a-run"])
+def test_a_secret_that_is_a_word_of_ours_leaves_a_record_that_can_be_read(
+    a_plan: APlan, a_record: ARecord, secret: str
+) -> None:
+    text = record_text(a_record(a_plan(hidden=frozenset({secret})), parameters={secret: 1}))
+
+    assert read_record(json.loads(text), "x")["flow_run"]["parameters"].keys() == {secret}
 
 
 def test_a_secret_of_a_job_is_in_no_other_part_either(a_plan: APlan, a_record: ARecord) -> None:
@@ -132,7 +168,9 @@ async def test_a_client_notes_the_secrets_of_the_blocks_that_are_read_through_it
 
     client: Any = NotingClient(Client())  # type: ignore[arg-type] # as much of it as is used
 
-    assert (await client.read_block_document_by_name("db", "secret")).name == "b"
+    read = await client.read_block_document_by_name("db", "secret")
+    assert read.name == "b"
+    assert without_marks(read.data, set()) == {"value": "secret-db"}
     assert client.secrets == {"secret-db"}
     assert client.api_url == "http://prefect"
 
@@ -186,6 +224,12 @@ def test_secret_settings_are_found_by_name_wherever_they_are_set() -> None:
 
 SECRET = {"type": "string", "format": "password", "writeOnly": True}
 LOGIN = {"type": "object", "properties": {"user": {"type": "string"}, "password": SECRET}}
+TREE = {"$ref": "#/definitions/Tree"}
+
+
+def deep(levels: int, key: str = "k") -> dict[str, Any]:
+    """A tree with a key at each level."""
+    return {"key": key, "below": deep(levels - 1, key) if levels else None}
 
 
 @pytest.mark.parametrize(
@@ -197,6 +241,14 @@ LOGIN = {"type": "object", "properties": {"user": {"type": "string"}, "password"
         ({"allOf": [{"$ref": "#/definitions/Login"}]}, {"user": "u", "password": "pw"}, ...),
         ({"$ref": "#/definitions/Login"}, {"user": "u", "password": "pw"}, ...),
         ({"type": "array", "items": SECRET}, ["a", "b"], [MASK, MASK]),
+        ({"type": "array", "prefixItems": [{}, SECRET]}, ["a", "b", "c"], ["a", MASK, "c"]),
+        ({"prefixItems": [SECRET], "items": {}}, ["a", "b"], [MASK, "b"]),
+        ({"prefixItems": [{}], "items": SECRET}, ["a", "b"], ["a", MASK]),
+        ({"items": [{}, SECRET], "additionalItems": SECRET}, ["a", "b", "c"], ["a", MASK, MASK]),
+        ({"patternProperties": {"^s": SECRET}}, {"s": "x", "t": "y"}, {"s": MASK, "t": "y"}),
+        ({"if": {}, "then": SECRET}, "pw", MASK),
+        ({"type": "integer", "writeOnly": True, "format": "password"}, 7, MASK),
+        ({"$ref": "#/definitions/Tree"}, deep(25), deep(25, MASK)),
         ({"type": "object", "additionalProperties": SECRET}, {"a": "b"}, {"a": MASK}),
         ({"$ref": "#/definitions/Endless"}, {"x": 1}, {"x": 1}),
         ({"$ref": "#/definitions/Missing"}, "x", "x"),
@@ -209,14 +261,109 @@ def test_a_parameter_that_its_flow_declares_secret_is_masked(
 ) -> None:
     root = {
         "properties": {"p": schema},
-        "definitions": {"Login": LOGIN, "Endless": {"$ref": "#/definitions/Endless"}},
+        "definitions": {
+            "Login": LOGIN,
+            "Endless": {"$ref": "#/definitions/Endless"},
+            "Tree": {"properties": {"below": {"anyOf": [TREE, {"type": "null"}]}, "key": SECRET}},
+        },
     }
-    found = parameters_without_secrets({"p": value, "q": 1}, root, {"hunter2-hunter2"})
+    given = {"p": value, "q": 1}
+    found, unjudged = parameters_without_secrets(given, root, {"hunter2-hunter2"})
 
     expected = {"user": "u", "password": MASK} if kept is ... else kept
     assert found == {"p": expected, "q": 1}
+    assert unjudged == ()
 
 
-def test_without_a_schema_parameters_are_kept(facts: Callable[..., LaunchFacts]) -> None:
-    assert parameters_without_secrets({"p": {"a": [1]}}, None, ()) == {"p": {"a": [1]}}
-    assert "parameters" not in repr(facts(parameters={"p": 1}))
+@pytest.mark.parametrize(
+    ("schema", "value", "secrets"),
+    [
+        (SECRET, "pw", {"pw"}),
+        ({"type": "integer", "writeOnly": True, "format": "password"}, 1234, {"1234"}),
+        (SECRET, MASK, set()),
+        ({"type": "array", "items": SECRET}, ["a1", "b2"], {"a1", "b2"}),
+        ({"type": "object", "propertyNames": SECRET}, {"a1": 1}, {"a1"}),
+        ({"type": "string"}, "a1", set()),
+    ],
+)
+def test_a_declared_secret_is_hidden_wherever_else_it_stands(
+    schema: dict[str, Any], value: Any, secrets: set[str]
+) -> None:
+    root = {"properties": {"p": schema, "q": {}}}
+    given = {"p": value, "q": [*secrets]}
+
+    assert declared_secrets(given, root) == secrets
+    assert parameters_without_secrets(given, root, ())[0]["q"] == [MASK] * len(secrets)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        (7, True),
+        (None, True),
+        ([1, {"a": 2.5}], True),
+        ("", True),
+        ("hunter2", False),
+        ([1, {"a": "hunter2"}], False),
+    ],
+)
+@pytest.mark.parametrize("schema", [None, {}, {"properties": {"other": {}}}], ids=str)
+def test_a_parameter_with_a_text_that_no_schema_describes_is_left_out(
+    schema: dict[str, Any] | None,
+    value: Any,
+    is_kept: bool,  # noqa: FBT001 - a row of a table
+) -> None:
+    """It may be a secret; what holds none is kept."""
+    found, unjudged = parameters_without_secrets({"p": value}, schema, ())
+
+    assert found == ({"p": value} if is_kept else {})
+    assert unjudged == (() if is_kept else ("p",))
+
+
+def test_a_representation_shows_no_parameters(facts: Callable[..., LaunchFacts]) -> None:
+    assert "parameters={" not in repr(facts(parameters={"p": 1}))
+
+
+# --- what a secret went into ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "pw", "1", "a b", '"x', "$HOME", "ü", 1234])
+@pytest.mark.parametrize(
+    "pieces",
+    [("", ""), ("db://u:", "@h"), ("run --pw=", " --now"), ("export A='", "'")],
+    ids=str,
+)
+@pytest.mark.anyio
+async def test_a_text_that_a_secret_went_into_is_known_whatever_its_length(
+    secret: Any, pieces: tuple[str, str]
+) -> None:
+    """Prefect, which puts it there, hands on what the block holds, as text or alone as it is."""
+
+    class Client:
+        async def read_block_document_by_name(self, **_: str) -> BlockDocument:
+            return block({"value": secret}, "value")
+
+    before, after = pieces
+    text = f"{before}{{{{ prefect.blocks.secret.s }}}}{after}"
+    client: Any = NotingClient(Client())  # type: ignore[arg-type] # as much of it as is used
+    rendered = await resolve_block_document_references({"env": {"A": text}}, client=client)
+    composed: set[str] = set()
+    plain = without_marks(rendered, composed)
+
+    expected = f"{before}{secret}{after}" if before else secret
+    assert plain == {"env": {"A": expected}}
+    assert str(expected) in composed
+    if before.endswith("="):
+        assert f"--pw={secret}" in composed
+        assert "run" not in composed
+
+
+def test_a_command_s_arguments_are_known_each() -> None:
+    """A secret in one is split with it."""
+    composed: set[str] = set()
+    data = marked({"value": "--pw=a1 --user b2"}, ["value"])
+    plain = without_marks({"command": f"run {data['value']}", "name": "run"}, composed)
+
+    assert plain["command"] == "run --pw=a1 --user b2"
+    assert {"--pw=a1", "--user", "b2"} <= composed
+    assert "run" not in composed

@@ -67,6 +67,8 @@ def test_a_key_that_the_worker_uses_is_not_told(
     if kept_out:
         variables["prefect_api_key_secret"] = SECRET
     world = a_world(deployment={**variables, "env": {"PREFECT_API_KEY": "pnu_verysecret"}})
+    assert world.deployment is not None
+    world.deployment.parameter_openapi_schema = {"properties": {"note": {"type": "string"}}}
     world.flow_run.parameters = {"note": "the key is pnu_verysecret"}
     facts = facts_of(world)
     candidate = world.resolve().run_spec().candidates[0]
@@ -90,7 +92,10 @@ def test_a_password_that_the_flow_declares_is_not_told(a_world: Callable[..., Wo
     world = a_world(deployment=PLACE)
     assert world.deployment is not None
     world.deployment.parameter_openapi_schema = {
-        "properties": {"password": {"type": "string", "format": "password", "writeOnly": True}}
+        "properties": {
+            "password": {"type": "string", "format": "password", "writeOnly": True},
+            "user": {"type": "string"},
+        }
     }
     world.flow_run.parameters = {"password": "hunter2", "user": "me"}
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from prefect_vertex.errors import PlanError
-from prefect_vertex.planning.masking import masked, secret_values
+from prefect_vertex.planning.masking import masked, masked_data, secret_values
 
 if TYPE_CHECKING:
     from prefect_vertex.planning.naming import ResourceName
@@ -35,6 +35,10 @@ MAX_PARAMETERS_CHARACTERS: Final = 100_000
 """Of all of them together; those that find no room any more are left out too."""
 
 
+_MAY_SHOW: Final = ("job", "flow_run", "work_pool", "code", "candidate", "resource_plan")
+"""Parts in which texts of users stand, beside the request, which comes without secrets."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFacts:
     """What a plan does not know of the run that it is for; nothing in it is secret.
@@ -42,6 +46,8 @@ class LaunchFacts:
     Attributes:
         deployment_id: Empty for a run that has none, as `deployment_name` then.
         parameters: The flow run's, by name.
+        unjudged_parameters: Names of those that are left out, because no schema says whether the
+            texts in them are secrets.
         job_variables: What the deployment and the run set, laid over each other; references to
             blocks and variables as they were written.
         template_sha256: Of the work pool's base job template, see `digest_of`.
@@ -55,6 +61,7 @@ class LaunchFacts:
     deployment_name: str = ""
     work_pool_name: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    unjudged_parameters: Sequence[str] = ()
     job_variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
     template_sha256: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -121,7 +128,7 @@ def build_record(
     kept, omitted = bounded(facts.parameters)
     known = Bootstrap.of(bootstrap)
     code = plan.candidate.code
-    record = {
+    record: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
         "created_at": created_at.astimezone(UTC).isoformat(),
@@ -135,6 +142,7 @@ def build_record(
             "deployment_name": facts.deployment_name,
             "parameters": kept,
             "omitted_parameters": omitted,
+            "unjudged_parameters": list(facts.unjudged_parameters),
             "job_variables": dict(facts.job_variables),
         },
         "work_pool": {"name": facts.work_pool_name, "template_sha256": facts.template_sha256},
@@ -152,8 +160,12 @@ def build_record(
         "request": request,
     }
     # The request's secrets stand nowhere else either, such as in the name of the run.
-    result: dict[str, Any] = masked(record, secret_values(plan.candidate))
-    return result
+    secrets = secret_values(plan.candidate)
+    record |= {name: masked(record[name], secrets) for name in _MAY_SHOW}
+    for name in ("parameters", "job_variables"):
+        given = record["flow_run"][name]
+        record["flow_run"][name] = {key: masked_data(given[key], secrets) for key in given}
+    return record
 
 
 def record_text(record: Mapping[str, Any]) -> str:

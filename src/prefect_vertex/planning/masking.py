@@ -7,7 +7,7 @@ looked for is its value, wherever it stands, and not only the variable that it c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from prefect_vertex.planning.spec import Candidate
 
 MASK = "********"
 
-# A shorter one is hidden only where it is the whole text: in a longer one it stands by chance.
-_TELLING_LENGTH = 8
-_SHORTEST = 4
+# A shorter one is hidden only where it is the whole text, or one in quotes: in a longer one it
+# may stand by chance. What it went into knowingly is hidden as a whole, by `Candidate.hidden`.
+_TELLING_LENGTH = 6
 
 _TASKS = ("container_spec", "python_package_spec")
 
@@ -40,17 +40,14 @@ def carried_values(candidate: Candidate) -> frozenset[str]:
 
 def masked(value: Any, secrets: Iterable[str]) -> Any:
     """A copy of plain values in which no text shows one of the secrets."""
-    known = _spellings(secrets)
+    hide = _hiding(secrets)
+    return _mapped(value, hide) if hide is not None else value
 
-    def hide(text: str) -> str:
-        if text in known:
-            return MASK
-        for secret in known:
-            if len(secret) >= _TELLING_LENGTH:
-                text = text.replace(secret, MASK)
-        return text
 
-    return _mapped(value, hide) if known else value
+def masked_data(value: Any, secrets: Iterable[str]) -> Any:
+    """As `masked`, in keys and numbers too: for what users wrote, where neither means ours."""
+    hide = _hiding(secrets)
+    return _mapped(value, hide, whole=True) if hide is not None else value
 
 
 def masked_request(
@@ -67,6 +64,9 @@ def masked_request(
     """
     hidden = {*secrets, *_named(request, names)} - {MASK}
     shown: dict[str, Any] = masked(_mapped(request, str), hidden)
+    for pool, own in zip(_pools(shown), _pools(request), strict=True):
+        # A count, which JSON has as a text.
+        pool |= {name: own[name] for name in ("replica_count",) if name in own}
     for env, original in zip(_environments(shown), _environments(request), strict=True):
         packs = _packs_secret(original, names, hidden)
         for entry, sent in zip(env, original, strict=True):
@@ -122,24 +122,59 @@ def _without_values(candidate: Candidate, secrets: Iterable[str]) -> Candidate:
     )
 
 
-def _spellings(secrets: Iterable[str]) -> tuple[str, ...]:
-    """The secrets as they may stand somewhere, the longest first."""
-    given = [secret for secret in secrets if len(secret) >= _SHORTEST]
-    spelled = {*given, *(label_value(secret) for secret in given)}
+def _hiding(secrets: Iterable[str]) -> Callable[[str], str] | None:
+    """What hides the secrets in a text; None where there are none."""
+    given = [secret for secret in secrets if secret.strip("*")]
+    if not given:
+        return None
+    spelled, quoted = _spellings(given)
+    # The longest first, because one may hold another.
+    parts = sorted(
+        {*quoted, *(text for text in spelled if len(text) >= _TELLING_LENGTH)},
+        key=lambda text: (-len(text), text),
+    )
+
+    def hide(text: str) -> str:
+        if text in spelled:
+            return MASK
+        for part in parts:
+            text = text.replace(part, quoted.get(part, MASK))
+        return text
+
+    return hide
+
+
+def _spellings(secrets: Iterable[str]) -> tuple[frozenset[str], dict[str, str]]:
+    """The secrets as they may stand somewhere; and the short ones in quotes, with what hides each.
+
+    In quotes is how one stands in a list that is sent as JSON, and in a message.
+    """
+    given = set(secrets)
+    spelled = {*given, *(label_value(secret) for secret in given)} - {""}
     # As they stand in a list that is sent as JSON, and where the platform's `$` is escaped.
     spelled |= {literal(secret) for secret in given}
     for only_ascii in (True, False):
         spelled |= {json.dumps(secret, ensure_ascii=only_ascii)[1:-1] for secret in given}
-    return tuple(sorted(spelled, key=lambda text: (-len(text), text)))
+    short = [text for text in spelled if len(text) < _TELLING_LENGTH]
+    return frozenset(spelled), {f"{q}{text}{q}": f"{q}{MASK}{q}" for text in short for q in "\"'"}
 
 
-def _mapped(value: Any, hide: Callable[[str], str]) -> Any:
+def _mapped(value: Any, hide: Callable[[str], str], *, whole: bool = False) -> Any:
+    """A copy whose texts went through `hide`; with `whole`, its keys and numbers too."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(item, hide) for key, item in value.items()}
+        result: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = hide(key) if whole and isinstance(key, str) else key
+            while name in result:
+                name += "'"
+            result[name] = _mapped(item, hide, whole=whole)
+        return result
     if isinstance(value, list | tuple):
-        return [_mapped(item, hide) for item in value]
+        return [_mapped(item, hide, whole=whole) for item in value]
+    if whole and isinstance(value, int | float) and not isinstance(value, bool):
+        return MASK if hide(str(value)) == MASK else value
     return value
 
 
@@ -160,9 +195,14 @@ def _named(value: Any, names: frozenset[str]) -> Iterator[str]:
 
 
 def _environments(request: Mapping[str, Any]) -> Iterator[list[dict[str, str]]]:
-    for pool in request["custom_job"]["job_spec"].get("worker_pool_specs", ()):
+    for pool in _pools(request):
         for task in _TASKS:
             yield pool.get(task, {}).get("env", [])
+
+
+def _pools(request: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    pools: Sequence[dict[str, Any]] = request["custom_job"]["job_spec"].get("worker_pool_specs", ())
+    return pools
 
 
 def _packs_secret(

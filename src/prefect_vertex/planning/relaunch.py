@@ -53,11 +53,21 @@ def relaunch(record: Mapping[str, Any], where: str) -> Relaunch:
         f"add --param {name}=VALUE."
         for name, length in run["omitted_parameters"].items()
     ]
+    notes += [
+        f"Parameter {name} is not in the record: no schema says whether its text is a secret. Add "
+        f"--param {name}=VALUE."
+        for name in run.get("unjudged_parameters", ())
+    ]
     for option, values in (("--param", run["parameters"]), ("--job-variable", None)):
         pairs = values if values is not None else dict(_variables(run["job_variables"]))
         for name, value in pairs.items():
-            if MASK in (text := json.dumps(value, ensure_ascii=False)):
+            text = _json(value)
+            if MASK in text:
                 notes.append(_of_secret(option, name))
+            elif "=" in name or not _is_sayable(name):
+                notes.append(
+                    f"{option} takes no name like {_json(name)}: the run gets what it has without."
+                )
             else:
                 words += [option, f"{name}={text}"]
     return Relaunch(command=" ".join(map(shlex.quote, words)), notes=tuple(notes))
@@ -70,6 +80,16 @@ def _variables(job_variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", item) for key, item in value.items())
         else:
             yield name, value
+
+
+def _is_sayable(text: str) -> bool:
+    """Whether it can be written at all: half a surrogate pair cannot."""
+    return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if _is_sayable(text) else json.dumps(value)
 
 
 def _of_secret(option: str, name: str) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from prefect_vertex._version import __version__
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.launches import LaunchFacts, digest_of
-from prefect_vertex.template.hidden import parameters_without_secrets, without_secrets
+from prefect_vertex.template.declared import parameters_without_secrets
+from prefect_vertex.template.hidden import without_secrets
 from prefect_vertex.template.render import set_variables
 
 if TYPE_CHECKING:
@@ -49,9 +50,11 @@ def launch_facts(origin: Origin, hidden: Iterable[str]) -> LaunchFacts:
     secrets = frozenset(hidden)
     variables: dict[str, Any] = {}
     with suppress(PlanError):  # nothing is launched with such variables
-        given = deployment.job_variables if deployment is not None else None
-        variables = set_variables(given, flow_run.job_variables)
+        deployed = deployment.job_variables if deployment is not None else None
+        variables = set_variables(deployed, flow_run.job_variables)
     schema = deployment.parameter_openapi_schema if deployment is not None else None
+    given = flow_run.parameters or {}
+    parameters, unjudged = parameters_without_secrets(given, schema, secrets)
     return LaunchFacts(
         flow_run_id=str(flow_run.id),
         flow_run_name=flow_run.name,
@@ -59,7 +62,8 @@ def launch_facts(origin: Origin, hidden: Iterable[str]) -> LaunchFacts:
         deployment_id=str(deployment.id) if deployment is not None else "",
         deployment_name=deployment.name if deployment is not None else "",
         work_pool_name=work_pool.name if work_pool is not None else "",
-        parameters=parameters_without_secrets(flow_run.parameters or {}, schema, secrets),
+        parameters=parameters,
+        unjudged_parameters=unjudged,
         job_variables=without_secrets(variables, secrets),
         template_sha256=digest_of(work_pool.base_job_template) if work_pool is not None else "",
         packages=packages(),

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from prefect_vertex.planning.masking import MASK, masked
+from prefect_vertex.planning.masking import MASK, masked_data
+from prefect_vertex.template.composed import marked
+from prefect_vertex.template.declared import texts
 from prefect_vertex.template.secrets import secret_names
 
 if TYPE_CHECKING:
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 _KEY = "private_key"
 _OF_A_KEY = (_KEY, "private_key_id")
 _REFERENCE = "{{"
-_DEEPEST = 50
-"""Of a schema: one that refers to itself describes no value."""
 
 
 class NotingClient:
     """A client that remembers what is secret in the blocks that are read through it.
+
+    What it hands out has marks around that, see `composed`.
 
     Args:
         client: Does the reading.
@@ -44,7 +46,10 @@ class NotingClient:
 
     def _noted(self, document: BlockDocument) -> BlockDocument:
         self.secrets |= set(secrets_of_block(document))
-        return document
+        data = document.data
+        for path in _secret_paths(document):
+            data = marked(data, path)
+        return document.model_copy(update={"data": data})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -56,16 +61,28 @@ def secrets_of_block(document: BlockDocument) -> Iterator[str]:
     Of a service account's key only the key itself: its project and its account are in every
     request.
     """
-    schema = document.block_schema.fields if document.block_schema is not None else {}
-    for path in schema.get("secret_fields") or ():
+    for path in _secret_paths(document):
         found: Any = document.data
-        for part in str(path).split("."):
+        for part in path:
             if part == "*" or not isinstance(found, Mapping):
                 break
             found = found.get(part)
+        yield from texts(found)
+
+
+def _secret_paths(document: BlockDocument) -> Iterator[list[str]]:
+    """Keys to each secret, to all that is there from a `*` on."""
+    schema = document.block_schema.fields if document.block_schema is not None else {}
+    for field in schema.get("secret_fields") or ():
+        path = str(field).partition("*")[0].rstrip(".").split(".")
+        path = [part for part in path if part]
+        found: Any = document.data
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else None
         if isinstance(found, Mapping) and found.get(_KEY):
-            found = [found.get(name) for name in _OF_A_KEY]
-        yield from _texts(found)
+            yield from ([*path, name] for name in _OF_A_KEY)
+        else:
+            yield path
 
 
 def secret_texts(values: object) -> Iterator[str]:
@@ -73,10 +90,10 @@ def secret_texts(values: object) -> Iterator[str]:
     if isinstance(values, Mapping):
         name, value = values.get("name"), values.get("value")
         if isinstance(name, str) and secret_names([name]):
-            yield from _texts(value)
+            yield from texts(value)
         for key, item in values.items():
             if secret_names([_last(key)]):
-                yield from _texts(item)
+                yield from texts(item)
             else:
                 yield from secret_texts(item)
     elif isinstance(values, list | tuple):
@@ -91,7 +108,11 @@ def without_secrets(values: Any, hidden: Iterable[str]) -> Any:
         values: As a deployment or a flow run has them.
         hidden: Texts that stand nowhere in the copy.
     """
-    return masked(_without_named(values), hidden)
+    plain = _without_named(values)
+    if not isinstance(plain, Mapping):
+        return masked_data(plain, hidden)
+    # The variables' own names are no secrets, whatever one may be.
+    return {name: masked_data(item, hidden) for name, item in plain.items()}
 
 
 def _without_named(values: Any) -> Any:
@@ -117,65 +138,3 @@ def _is_secret_key(key: str, value: Any) -> bool:
 def _last(key: object) -> str:
     """The name behind the last dot: `env.PREFECT_API_KEY` sets the variable of that name."""
     return str(key).rpartition(".")[2]
-
-
-def parameters_without_secrets(
-    parameters: Mapping[str, Any], schema: Mapping[str, Any] | None, hidden: Iterable[str]
-) -> dict[str, Any]:
-    """A copy of a run's parameters in which what its flow declares as secret is masked.
-
-    Args:
-        parameters: As the run has them.
-        schema: The deployment's parameter schema, where pydantic's secret types are `password`s.
-        hidden: Texts that stand nowhere in the copy.
-    """
-    properties = (schema or {}).get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    found = {
-        name: _by_schema(value, known.get(name), schema or {}, 0)
-        for name, value in parameters.items()
-    }
-    result: dict[str, Any] = masked(found, hidden)
-    return result
-
-
-def _by_schema(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    if not isinstance(schema, Mapping) or value is None or depth > _DEEPEST:
-        return value
-    if schema.get("writeOnly") or schema.get("format") == "password":
-        return MASK
-    if isinstance(reference := schema.get("$ref"), str):
-        value = _by_schema(value, _referred(reference, root), root, depth + 1)
-    for kind in ("anyOf", "oneOf", "allOf"):
-        for part in schema.get(kind) or ():
-            value = _by_schema(value, part, root, depth + 1)
-    if isinstance(value, Mapping):
-        properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        return {
-            key: _by_schema(item, properties.get(key, others), root, depth + 1)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_by_schema(item, schema.get("items"), root, depth + 1) for item in value]
-    return value
-
-
-def _referred(reference: str, root: Mapping[str, Any]) -> Any:
-    """What `#/definitions/Name` names."""
-    found: Any = root
-    for part in reference.removeprefix("#/").split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)

@@ -14,6 +14,8 @@ from prefect_vertex.capacity.policy import parse_capacity
 from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
+from prefect_vertex.template.composed import without_marks
+from prefect_vertex.template.declared import declared_secrets
 from prefect_vertex.template.hidden import NotingClient, secret_texts
 from prefect_vertex.template.job import JobFields
 from prefect_vertex.template.names import check_names, explaining, without_effect
@@ -21,7 +23,11 @@ from prefect_vertex.template.render import check_texts, is_unset, renamed, set_v
 from prefect_vertex.template.variables import VertexVariables
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
+    from prefect.client.schemas.responses import DeploymentResponse
 
 _Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 _Grace = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
@@ -83,7 +89,13 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     _title: str = PrivateAttr(default="")
     _idle: frozenset[str] = PrivateAttr(default=frozenset())
     _of_blocks: frozenset[str] = PrivateAttr(default=frozenset())
+    _of_run: frozenset[str] = PrivateAttr(default=frozenset())
     _others: tuple[Self, ...] = PrivateAttr(default=())
+
+    def __init__(self, **values: Any) -> None:
+        composed: set[str] = set()
+        super().__init__(**without_marks(values, composed))
+        self._of_blocks = frozenset(composed)
 
     @property
     def title(self) -> str:
@@ -102,9 +114,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Texts that may never be shown: secrets of blocks, and of Prefect's, sent or not."""
+        """Texts that may never be shown, sent or not.
+
+        Secrets of blocks and all that they went into, of Prefect's, and of the run's parameters.
+        """
         places = (self.env, self.job_spec, self.worker_pools, self.job_spec_patch)
-        return self._of_blocks.union(*(secret_texts(each) for each in places))
+        return (self._of_blocks | self._of_run).union(*(secret_texts(each) for each in places))
 
     @property
     def is_one_of_several(self) -> bool:
@@ -152,10 +167,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         values = set_variables(values)
         warnings = check_names(base_job_template, values, ours=VertexVariables.model_fields)
         variables = without_entries(base_job_template, values)
-        plain = await cls._render(base_job_template, variables, client)
+        plain: Self = await cls._render(base_job_template, variables, client)
         with renamed(cls.model_fields):
             sets, found = variable_sets(base_job_template, values, plain)
-        several = [await cls._of_set(base_job_template, each, client) for each in sets]
+        # What a candidate says may have been resolved before.
+        known = plain._of_blocks
+        several = [await cls._of_set(base_job_template, each, client, known) for each in sets]
         first: Self = several[0] if several else plain
         first._others = tuple(several[1:])
         first._warnings = (*warnings, *found)
@@ -163,7 +180,11 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
 
     @classmethod
     async def _of_set(
-        cls, template: dict[str, Any], chosen: VariableSet, client: PrefectClient | None
+        cls,
+        template: dict[str, Any],
+        chosen: VariableSet,
+        client: PrefectClient | None,
+        known: frozenset[str],
     ) -> Self:
         with naming(chosen.title):
             variables = without_entries(template, chosen.variables)
@@ -172,6 +193,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         one.region = chosen.overrides.get("region") or one.region
         one.strategy = chosen.overrides.get("strategy") or one.strategy or None
         one._title = chosen.title
+        one._of_blocks |= known
         return one
 
     @classmethod
@@ -185,6 +207,22 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
                 values=values,
                 client=noting,  # type: ignore[arg-type] # as much of a client as is used
             )
-        one._of_blocks = frozenset(noting.secrets) if noting is not None else frozenset()
+        one._of_blocks |= noting.secrets if noting is not None else set()
         one._idle = without_effect(template, values)
         return one
+
+    def prepare_for_flow_run(
+        self,
+        flow_run: FlowRun,
+        deployment: DeploymentResponse | None = None,
+        flow: Flow | None = None,
+        work_pool: WorkPool | None = None,
+        worker_name: str | None = None,
+        worker_id: UUID | None = None,
+    ) -> None:
+        """Add what depends on the flow run, and hide what its flow declares as secret."""
+        super().prepare_for_flow_run(
+            flow_run, deployment, flow, work_pool, worker_name, worker_id=worker_id
+        )
+        schema = deployment.parameter_openapi_schema if deployment is not None else None
+        self._of_run = declared_secrets(flow_run.parameters or {}, schema)
