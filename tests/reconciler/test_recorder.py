@@ -204,7 +204,7 @@ async def test_a_fault_of_our_own_ends_nothing(
 async def test_a_bucket_that_does_not_answer_holds_nobody_up(
     stage: Stage, bucket: FakeObjects, keeping: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job is there and watched, and a process that ends leaves in time."""
+    """The job is there and watched, and a process that ends leaves in time, and says so once."""
     monkeypatch.setattr(module, "LAST_SECONDS", 0.01)
     bucket.slow = True
     worker = await keeping()
@@ -212,9 +212,14 @@ async def test_a_bucket_that_does_not_answer_holds_nobody_up(
     stage.start(run)
     await stage.tick()
     await finish(worker)
+    await finish(worker)
 
     assert stage.job(run).phase.value == "running"
     assert bucket.kept == {}
+    assert [line for line in stage.runs.logs[run.id] if "launch record" in line] == [
+        "No launch record of attempt 1 was kept. There was no answer within 0.01 s before "
+        "this process ended."
+    ]
 
 
 async def test_records_are_written_while_the_worker_lives(

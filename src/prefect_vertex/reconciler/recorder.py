@@ -104,12 +104,20 @@ class Recorder:
                     group.start_soon(self._keep, key, limiter)
 
     async def finish(self) -> None:
-        """Write what is left before the process ends, for a few seconds."""
+        """Write what is left before the process ends, for a few seconds.
+
+        Of what is left after them the run's log says that it is not kept.
+        """
         limiter = anyio.CapacityLimiter(MAX_WRITERS)
         with anyio.move_on_after(LAST_SECONDS, shield=True):
             async with anyio.create_task_group() as group:
                 for key in list(self._waiting):
                     group.start_soon(self._keep, key, limiter)
+        for launch in self._waiting.values():
+            why = f"There was no answer within {LAST_SECONDS:g} s before this process ended."
+            self._warn(launch, why)
+        self._waiting.clear()
+        self._begun.clear()
 
     async def _keep(self, key: tuple[str, int], limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
