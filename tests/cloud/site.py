@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from prefect_vertex.planning.spec import Target
 
 SWITCH = "PREFECT_VERTEX_CLOUD_TESTS"
 _PREFIX = "PREFECT_VERTEX_CLOUD_"
+_YES, _NO = ("1", "true", "yes"), ("", "0", "false", "no")
+_SCARCE = re.compile(r"[^:\s]+:[^:\s]+:[1-9]\d*")
 _NEEDED = ("PROJECT", "LOCATION", "BUCKET", "SERVICE_ACCOUNT")
 
 
@@ -47,7 +50,7 @@ def site_of(environ: Mapping[str, str]) -> Site:
     """The site that the environment names, each attribute by PREFECT_VERTEX_CLOUD_ and its name.
 
     Raises:
-        SetupError: It names none, or not all of it.
+        SetupError: It names none, not all of it, or something wrong.
     """
     missing = [_PREFIX + name for name in _NEEDED if not environ.get(_PREFIX + name)]
     if missing:
@@ -57,7 +60,26 @@ def site_of(environ: Mapping[str, str]) -> Site:
         for name in (*_NEEDED, "IMAGE", "SCARCE", "PERSISTENT_RESOURCE")
         if environ.get(_PREFIX + name)
     }
-    return Site(**given, keep=environ.get(f"{_PREFIX}KEEP") == "1")
+    given["bucket"] = given["bucket"].removeprefix("gs://").rstrip("/")
+    if not given["bucket"] or "/" in given["bucket"]:
+        raise SetupError(f"{_PREFIX}BUCKET is not a bucket's name: {environ[f'{_PREFIX}BUCKET']}.")
+    scarce = given.get("scarce")
+    if scarce is not None and _SCARCE.fullmatch(scarce) is None:
+        raise SetupError(
+            f"{_PREFIX}SCARCE is {scarce!r}, which names no machine with accelerators.",
+            hint="Set it to MACHINE_TYPE:ACCELERATOR_TYPE:COUNT.",
+        )
+    return Site(**given, keep=_switch(environ, f"{_PREFIX}KEEP"))
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool:
+    word = environ.get(name, "").strip().lower()
+    if word not in {*_YES, *_NO}:
+        raise SetupError(
+            f"{name} is {word!r}, neither yes nor no.",
+            hint="Set it to true, yes or 1; or leave it out.",
+        )
+    return word in _YES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,3 +183,34 @@ def test_a_site_is_named_by_the_environment() -> None:
     site = site_of({f"PREFECT_VERTEX_CLOUD_{name}": value for name, value in given.items()})
 
     assert (site.project, site.image, site.keep) == ("p", "python:3.12-slim", True)
+
+
+PLACE = {"PROJECT": "p", "LOCATION": "l", "BUCKET": "b", "SERVICE_ACCOUNT": "s@p"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("SCARCE", value) for value in ("a2", "a2:", "a2:L4", "a2:L4:", "a2:L4:0", "a2:L4:1:1")),
+        *(("KEEP", value) for value in ("maybe", "2", "truee")),
+        *(("BUCKET", value) for value in ("gs://", "gs://b/folder", "/")),
+    ],
+)
+def test_a_wrong_word_of_a_site_is_refused_before_jobs_are_paid_for(name: str, value: str) -> None:
+    given = {f"PREFECT_VERTEX_CLOUD_{key}": text for key, text in {**PLACE, name: value}.items()}
+    with pytest.raises(SetupError, match=f"PREFECT_VERTEX_CLOUD_{name} is "):
+        site_of(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        *(("KEEP", value, True) for value in ("1", "true", "Yes")),
+        *(("KEEP", value, False) for value in ("", "0", "no", "FALSE")),
+        *(("BUCKET", value, "b") for value in ("b", "gs://b", "gs://b/")),
+        ("SCARCE", "a2-highgpu-1g:NVIDIA_TESLA_A100:1", "a2-highgpu-1g:NVIDIA_TESLA_A100:1"),
+    ],
+)
+def test_a_site_s_words_are_understood(name: str, value: str, expected: object) -> None:
+    given = {f"PREFECT_VERTEX_CLOUD_{key}": text for key, text in {**PLACE, name: value}.items()}
+    assert getattr(site_of(given), name.lower()) == expected
