@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ Write = Callable[..., Any]
         pytest.param(["!"], "is empty", id="nothing to leave out"),
         pytest.param(["/etc/passwd"], "is absolute", id="absolute"),
         pytest.param(["C:\\data"], "is absolute", id="absolute on Windows"),
+        pytest.param(["\\server\\x"], "is absolute", id="absolute on a server"),
+        pytest.param(["\\!a.txt"], r"holds a backslash.*write '\?a\.txt'", id="escaped mark"),
         pytest.param(["data/../../x"], "may lead out of the base directory", id="upwards"),
         pytest.param(["a\0b"], "NUL", id="NUL"),
         pytest.param(["!*.csv"], "only leaves files out", id="only exclusions"),
@@ -68,6 +71,79 @@ def test_a_link_that_leads_out_is_refused(write_flow: Write, tmp_path: Path) -> 
 
     with pytest.raises(BundleError, match=r"'link\.txt' leads out of"):
         check_included_files(write_flow(include_files=["link.txt"]))
+
+
+def linked(folder: Path) -> None:
+    """A file, a link to it and a link to its folder."""
+    (folder / "data").mkdir()
+    (folder / "data" / "a.txt").write_text("x")
+    (folder / "data" / "latest.txt").symlink_to("a.txt")
+    (folder / "current").symlink_to("data")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "link"),
+    [
+        (["data/latest.txt"], "data/latest.txt"),
+        (["data/"], "data/latest.txt"),
+        (["data/*.txt"], "data/latest.txt"),
+        (["current/a.txt"], "current/a.txt"),
+        (["!data/latest.txt", "data/"], "data/latest.txt"),
+    ],
+)
+def test_a_link_would_arrive_as_what_it_leads_to_and_is_refused(
+    write_flow: Write, tmp_path: Path, patterns: list[str], link: str
+) -> None:
+    """Prefect puts the file into the bundle under its own name alone."""
+    linked(tmp_path)
+
+    with pytest.raises(BundleError, match=f"'{link}' is a link and would not arrive"):
+        check_included_files(write_flow(include_files=patterns))
+
+
+@pytest.mark.parametrize("patterns", [["data/a.txt"], ["data/", "!data/latest.txt"]])
+def test_a_link_that_is_not_asked_for_does_no_harm(
+    write_flow: Write, tmp_path: Path, patterns: list[str]
+) -> None:
+    linked(tmp_path)
+
+    check_included_files(write_flow(include_files=patterns))
+
+
+def test_what_is_no_regular_file_is_refused(write_flow: Write, tmp_path: Path) -> None:
+    """To read it may take for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.txt").write_text("x")
+
+    with pytest.raises(BundleError, match="'pipe' is irregular"):
+        check_included_files(write_flow(include_files=["a.txt", "pipe"]))
+
+
+def test_links_that_lead_in_a_circle_are_named(write_flow: Write, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("x")
+    (tmp_path / "data" / "self").symlink_to(tmp_path)
+
+    with pytest.raises(BundleError, match=r"'data/self' is a link in .* leads back to '\.'"):
+        check_included_files(write_flow(include_files=["*.txt"]))
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(BundleError, match="'one' leads round"):
+        check_included_files(write_flow(include_files=["one"]))
+
+
+def test_a_home_that_is_not_known_is_named(write_flow: Write) -> None:
+    flow = write_flow(include_files=["a.txt"], include_files_base_dir="~no-such-user/x")
+
+    with pytest.raises(BundleError, match=r"include_files_base_dir, ~no-such-user/x, names a user"):
+        check_included_files(flow)
+
+
+def test_a_name_that_begins_with_a_mark_is_matched(write_flow: Write, tmp_path: Path) -> None:
+    (tmp_path / "!bang.txt").write_text("x")
+
+    for pattern in ("?bang.txt", "\\!bang.*"):
+        check_included_files(write_flow(include_files=[pattern]))
 
 
 def test_what_prefectignore_leaves_out_is_told(write_flow: Write, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from prefect.flows import Flow
 
 from prefect_vertex.errors import BundleError
 
+_WILDCARDS = frozenset("*?[")
+
 
 def check_patterns(patterns: object, name: str = "include_files") -> list[str]:
     """The patterns, if they could match something below a directory; nothing is read.
@@ -49,6 +51,10 @@ def _fault(pattern: object) -> str:
         return "is empty"
     if "\0" in path:
         return "holds a NUL character"
+    if pattern.startswith(("\\!", "\\#")):
+        if not set(pattern) & _WILDCARDS:
+            return f"holds a backslash, which is a path separator here; write '?{pattern[2:]}'"
+        path = path[1:]
     windows = PureWindowsPath(path)
     if path.startswith("/") or windows.drive or windows.root:
         return "is absolute"
@@ -67,25 +73,45 @@ def check_included_files(flow: Flow[..., Any]) -> None:
     patterns = getattr(flow, "include_files", None)
     if not patterns:
         return
-    # Private: what Prefect will bundle, it alone can say. A worker starts without them.
-    from prefect.bundles._file_collector import FileCollector
+    # What Prefect will bundle, its private modules alone can say. A worker starts without them.
+    from pathspec.util import RecursionError as LinkLoop
     from prefect.bundles._ignore_filter import IgnoreFilter
     from prefect.bundles._path_resolver import PathValidationError
+
+    from prefect_vertex.runs.collector import NotedCollector
 
     patterns = check_patterns(patterns)
     base = _base_directory(flow)
     where = f"include_files of flow {flow.name!r}"
+    collector = NotedCollector(base)
     try:
-        found = FileCollector(base).collect(patterns)
-        kept = set(IgnoreFilter(base).filter(found.files).included_files)
+        found = collector.collect(patterns)
+        ignored = IgnoreFilter(base)
+        kept = set(ignored.filter(found.files).included_files)
+        links = ignored.filter(collector.links_left(patterns)).included_files
     except PathValidationError as error:
         path = error.input_path.removeprefix(f"{base}/")
+        leads = "round" if error.error_type == "symlink_loop" else f"out of {base}"
         raise BundleError(
-            f"{where}: {path!r} leads out of {base}.",
+            f"{where}: {path!r} leads {leads}.",
             hint="Copy the file there, or set include_files_base_dir.",
+        ) from error
+    except LinkLoop as error:
+        raise BundleError(
+            f"{where}: {str(error.second_path)!r} is a link in {base} that leads back to "
+            f"{str(error.first_path) or '.'!r}, and patterns with wildcards are looked for "
+            "everywhere below.",
+            hint="Remove the link, name files without wildcards, or set include_files_base_dir.",
         ) from error
     except OSError as error:
         raise BundleError(f"{where}: cannot read {error.filename}: {error.strerror}.") from error
+    for odd in [*collector.special, *links]:
+        what = "a link" if odd in links else "irregular"
+        raise BundleError(
+            f"{where}: {str(odd.relative_to(base))!r} is {what} and would not arrive under that "
+            "name.",
+            hint="Put a copy in its place, or leave it out with a later '!' pattern.",
+        )
     for pattern, files in found.patterns_matched.items():
         if pattern.startswith("!"):
             continue
@@ -107,7 +133,12 @@ def _base_directory(flow: Flow[..., Any]) -> Path:
     given = getattr(flow, "include_files_base_dir", None)
     try:
         base = Path(given).expanduser() if given else Path(inspect.getfile(flow.fn)).parent
-    except (OSError, TypeError, RuntimeError) as error:
+    except RuntimeError as error:
+        raise BundleError(
+            f"include_files of flow {flow.name!r}: include_files_base_dir, {given}, names a "
+            "user's home that is not known here.",
+        ) from error
+    except (OSError, TypeError) as error:
         raise BundleError(
             f"include_files of flow {flow.name!r}: it has no file to find them beside.",
             hint="Set include_files_base_dir.",
