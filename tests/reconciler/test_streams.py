@@ -316,6 +316,25 @@ async def test_a_crash_is_told_without_the_lines_that_are_brought_themselves(
     assert told == [False, True]
 
 
+async def test_what_a_dead_processs_parent_sends_later_is_not_brought_again(
+    stage: Stage, scene: Scene
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker)
+    await scene.poll(streams, worker)
+    stage.runs.put(run.id, RunState.CRASHED)
+    scene.write(run, "Killed")
+    await scene.poll(streams, worker)
+    scene.write(run, "12:00:07.000 | WARNING | Flow run 'a' - no hooks")
+    said = ((stage.wall.now(), "no hooks"),)
+    scene.diary.own[run.id] = LastWords(at=stage.wall.now(), lines=said)
+    for _ in range(2):
+        await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: Killed"]
+
+
 async def test_a_traceback_is_one_record_and_another_worker_knows_its_lines(
     stage: Stage, scene: Scene
 ) -> None:

@@ -116,6 +116,27 @@ async def test_the_last_words_are_the_runs_own(
     assert texts == ["  more", "again", "again", "step 1", "step 1\n  more"]
 
 
+async def test_what_is_said_after_a_runs_end_is_no_last_word_of_its_process(
+    journal: PrefectJournal,
+    pool: Pool,
+    client: PrefectClient,
+    say: Callable[..., Awaitable[None]],
+) -> None:
+    """But it was sent."""
+    run = await pool.run(StateType.RUNNING)
+    await pool.put(run, StateType.CRASHED)
+    ended = await client.read_flow_run(run.id)
+    view = view_of(ended)
+    before, later = (view.state_time + timedelta(seconds=each) for each in (-7, 7))
+    await say(run, "step 1", at=before, logger="prefect.flow_runs")
+    await say(run, "no hooks", at=later, logger="prefect.flow_runs")
+
+    words = await journal.last_words(view)
+
+    assert words.at == before
+    assert (later, "no hooks") in words.lines
+
+
 async def test_a_run_started_when_it_last_left_pending_for_running(
     journal: PrefectJournal, pool: Pool, client: PrefectClient
 ) -> None:

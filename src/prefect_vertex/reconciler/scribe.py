@@ -92,6 +92,9 @@ class Scribe:
         """
         known = self._endings.get(stream.key)
         ending = known or await self._learn_ending(view)
+        if known is not None and known.words is not None:
+            # The container's parent process goes on sending, and what is sent is late.
+            known.words = replace(known.words, lines=(await self._journal.last_words(view)).lines)
         if view.replicas > 1 and ending.started_at is not None:
             await self._find_dead(ending, view, ending.started_at)
         self._endings[stream.key] = ending

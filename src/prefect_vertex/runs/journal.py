@@ -41,7 +41,7 @@ class LastWords:
     """What the run's own process said last.
 
     Attributes:
-        at: When; None: it has never said anything.
+        at: When, of a run that has ended before its end; None: it had never said anything.
         lines: Its last lines, each as often as it was sent; of a text of several, the whole too.
     """
 
@@ -117,6 +117,9 @@ class PrefectJournal:
             texts += [log.message] if len(texts) > 1 else []
             lines += [(as_aware(log.timestamp), text) for text in texts]
         times = [as_aware(log.timestamp) for log in own]
+        if run.is_final:
+            # Prefect's runner, which outlives the flow's process, speaks of its hooks afterwards.
+            times = [at for at in times if at <= run.state_time]
         return LastWords(at=max(times, default=None), lines=tuple(lines))
 
     async def started_at(self, run: RunView) -> datetime | None:
