@@ -22,6 +22,7 @@ from prefect_vertex.adhoc.flow import VertexFlow
 from prefect_vertex.errors import PlanError, SetupError
 from prefect_vertex.runs.adhoc import own_settings_unsaid
 from prefect_vertex.runs.launchers import check_storage
+from prefect_vertex.runs.submitters import is_submitter
 
 Write = Callable[..., Any]
 STEP = {"prefect_vertex.bundles.upload": {"bucket": "b"}}
@@ -54,12 +55,11 @@ def test_it_binds_sync_and_async_flows() -> None:
         return 2
 
     assert isinstance(one, VertexFlow)
-    assert (one.work_pool, one.worker_cls, one.name, one.retries) == (
-        "a-pool",
-        VertexWorker,
-        "one",
-        2,
-    )
+    assert (one.work_pool, one.name, one.retries) == ("a-pool", "one", 2)
+    submitters = [one.worker_cls(work_pool_name="a-pool") for _ in range(2)]
+    assert all(isinstance(worker, VertexWorker) for worker in submitters)
+    assert all(is_submitter(worker.name) for worker in submitters)
+    assert submitters[0].name != submitters[1].name
     assert one.job_variables == {"region": "us-central1", "machine_type": "n1-standard-8"}
     assert (one.fn(3), asyncio.run(two.fn())) == (3, 2)
 

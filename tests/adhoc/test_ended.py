@@ -43,6 +43,21 @@ SLOW = """
     prefect.bundles.upload_bundle_to_storage = slowly
     told(bound(plain).submit_to_work_pool)
 """
+REFUSED = """
+    import threading
+
+    for value in (float("nan"), threading.Lock()):
+        told(lambda: bound(plain).submit(value))
+        told(lambda: bound(plain).submit_to_work_pool(value))
+"""
+RETRIED = """
+    from prefect.client.orchestration import get_client
+
+    future = bound(plain).submit_to_work_pool()
+    with get_client(sync_client=True) as client:
+        run = client.read_flow_run(future.flow_run_id)
+    told(lambda: asyncio.run(bound(plain).retry(run)))
+"""
 
 
 def test_a_run_that_ended_before_its_flow_began_is_raised_with_its_message(site: Site) -> None:
@@ -67,3 +82,26 @@ def test_an_upload_that_took_too_long_is_raised(site: Site) -> None:
     assert told == (
         f"PrefectVertexError Flow run {run.name!r} is Crashed, its flow has not begun: taken away"
     )
+
+
+def test_a_parameter_that_would_change_gets_no_run(site: Site) -> None:
+    pool = site.pool()
+    told = site.run(pool, REFUSED)
+
+    assert [line.split(",")[0] for line in told] == [
+        "PlanError Parameter x of flow 'plain' is nan",
+        "PlanError Parameter x of flow 'plain' is nan",
+        "PlanError Parameter x of flow 'plain' is of type lock",
+        "PlanError Parameter x of flow 'plain' is of type lock",
+    ]
+    assert site.runs(pool) == []
+
+
+def test_a_run_that_goes_on_is_not_retried(site: Site) -> None:
+    """It would have a second job beside its first."""
+    pool = site.pool()
+    (told,) = site.run(pool, RETRIED)
+    (run,) = site.runs(pool)
+
+    assert told.startswith(f"SetupError Flow run {run.name!r} is Scheduled: only one that has")
+    assert run.state.name == "Scheduled"

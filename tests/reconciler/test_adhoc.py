@@ -60,6 +60,8 @@ async def test_a_worker_goes_on_at_once_with_a_run_that_was_let_go(stage: Stage)
 
     assert run.labels[INSTANCE_LABEL] == worker.world.signature
     assert run.id in stage.slots["w"].taken
+    taken = "Worker 'w' goes on with this run; its submitter has ended."
+    assert any(taken in line for line in stage.runs.logs[run.id])
     stage.start(run)
     stage.complete(run)
     await stage.tick(2)

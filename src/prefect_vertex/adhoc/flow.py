@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 from prefect.flows import InfrastructureBoundFlow
+from prefect.utilities.callables import get_call_parameters
 
 from prefect_vertex.errors import PlanError, PrefectVertexError
 from prefect_vertex.planning.gang import about_bundle_replicas
 from prefect_vertex.runs.adhoc import own_settings_unsaid
 from prefect_vertex.runs.included import check_included_files
-from prefect_vertex.runs.launchers import check_storage
+from prefect_vertex.runs.launchers import about_missing_pool, check_pool, check_storage
+from prefect_vertex.runs.parameters import check_parameters
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -42,7 +44,7 @@ class VertexFlow(InfrastructureBoundFlow[P, R]):
             job_variables=bound.job_variables,
             worker_cls=bound.worker_cls,
         )
-        vars(new).update(vars(bound))
+        vars(new).update(vars(bound), worker_cls=_worker_when_called())
         return new
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> PrefectFlowRunFuture[R]:
@@ -50,6 +52,7 @@ class VertexFlow(InfrastructureBoundFlow[P, R]):
 
         Raises:
             BundleError: include_files would not bring what it says; no flow run was created.
+            PlanError: A parameter would arrive as another value; no flow run was created.
             SetupError: The work pool cannot take it, or uv is needed and missing; no flow run was
                 created.
             PrefectVertexError: The flow run ended before its flow began; it says why.
@@ -65,14 +68,21 @@ class VertexFlow(InfrastructureBoundFlow[P, R]):
 
         Raises:
             BundleError: include_files would not bring what it says; no flow run was created.
-            SetupError: The work pool has no storage for bundles, or uv is needed and missing; no
-                flow run was created.
+            PlanError: A parameter would arrive as another value; no flow run was created.
+            SetupError: The work pool is missing, of another type or without storage for bundles, or
+                uv is needed and missing; no flow run was created.
             PrefectVertexError: A worker has ended the flow run because the upload took too long.
             RuntimeError: The upload failed; the flow run is Failed.
         """
+        check_parameters(self, get_call_parameters(self, args, kwargs))
         check_included_files(self)
         with get_client(sync_client=True) as client:
-            check_storage(self, client.read_work_pool(self.work_pool))
+            try:
+                pool = client.read_work_pool(self.work_pool)
+            except ObjectNotFound as error:
+                raise about_missing_pool(self.work_pool) from error
+        check_pool(pool)
+        check_storage(self, pool)
         with own_settings_unsaid():
             future = super().submit_to_work_pool(*args, **kwargs)
         _check_not_ended(future.flow_run_id)
@@ -88,8 +98,7 @@ class VertexFlow(InfrastructureBoundFlow[P, R]):
         return VertexFlow.of(super().with_options(**options))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        state = {**vars(self), "worker_cls": _worker_when_called()}
-        return object.__new__, (InfrastructureBoundFlow,), state
+        return object.__new__, (InfrastructureBoundFlow,), dict(vars(self))
 
 
 def check_job_variables(given: Mapping[str, Any]) -> None:
@@ -134,12 +143,12 @@ def _check_not_ended(run_id: UUID) -> None:
         return
     raise PrefectVertexError(
         f"Flow run {run.name!r} is {state.name}, its flow has not begun: "
-        f"{' '.join((state.message or 'no reason was given').split())}"
+        f"{' '.join((state.message or '').split())}"
     )
 
 
-def _worker_when_called() -> Callable[..., BaseWorker[Any, Any, Any]]:
-    """What makes the worker, found only when it is called.
+def _worker_when_called() -> type[BaseWorker[Any, Any, Any]]:
+    """What makes the submitting worker, in the place of its class; found only when it is called.
 
     As a function within a function it travels whole in a bundle; the class would be looked up
     where that is opened.
@@ -148,7 +157,9 @@ def _worker_when_called() -> Callable[..., BaseWorker[Any, Any, Any]]:
     def worker(**options: Any) -> BaseWorker[Any, Any, Any]:
         import importlib
 
-        found = importlib.import_module("prefect_vertex.worker").VertexWorker(**options)
+        made = importlib.import_module("prefect_vertex.worker").VertexWorker
+        names = importlib.import_module("prefect_vertex.runs.submitters")
+        found = made(name=names.submitter_name(), create_pool_if_not_found=False, **options)
         return cast("BaseWorker[Any, Any, Any]", found)
 
-    return worker
+    return cast("type[BaseWorker[Any, Any, Any]]", worker)

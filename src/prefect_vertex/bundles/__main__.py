@@ -48,24 +48,24 @@ async def configure(pool: str, configuration: WorkPoolStorageConfiguration) -> N
     """Write it to a work pool; where results are kept stays as it is.
 
     Raises:
-        SetupError: There is no such work pool.
+        SetupError: There is no such work pool, or it is of another type.
     """
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolUpdate
     from prefect.exceptions import ObjectNotFound
 
+    from prefect_vertex.runs.launchers import about_missing_pool, check_pool
+
     async with get_client() as client:
         try:
-            known = (await client.read_work_pool(pool)).storage_configuration
-            block = known.default_result_storage_block_id
+            found = await client.read_work_pool(pool)
+            check_pool(found)
+            block = found.storage_configuration.default_result_storage_block_id
             update = configuration.model_copy(update={"default_result_storage_block_id": block})
             await client.update_work_pool(pool, WorkPoolUpdate(storage_configuration=update))
         except ObjectNotFound as error:
-            raise SetupError(
-                f"There is no work pool {pool!r}.",
-                hint=f"Create it: `prefect work-pool create {pool} --type vertex-custom-job`.",
-            ) from error
+            raise about_missing_pool(pool) from error
         except httpx.HTTPError as error:
             raise SetupError(
                 f"Cannot change work pool {pool!r}: the Prefect API at {client.api_url} said "

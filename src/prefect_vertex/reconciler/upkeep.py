@@ -184,6 +184,7 @@ class Upkeep:
         key = f"prefect-vertex-adopt-a{care.newest_attempt}-{view.holder.rpartition('/')[2]}"
         if not await win(self._world, view.id, key, is_gone=self.is_process_gone):
             return
+        released = view.holder == RELEASED
         care.adopted = True
         care.orphaned_in = ""
         care.counted = self._world.slots.take(care.run_id)
@@ -191,7 +192,8 @@ class Upkeep:
         self._world.runs.log(
             view,
             logging.INFO,
-            f"Worker '{self._world.worker_name}' goes on with this run; its worker stopped.",
+            f"Worker '{self._world.worker_name}' goes on with this run; "
+            + ("its submitter has ended." if released else "its worker stopped."),
         )
 
     def learn(self, care: Care, view: RunView) -> None:

@@ -19,10 +19,13 @@ import anyio
 import anyio.to_thread
 import httpx
 from anyio.abc import TaskStatus
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import SettingsContext, get_settings_context
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
 
-from prefect_vertex.errors import DeliveryError, PrefectVertexError
+from prefect_vertex.errors import DeliveryError, PrefectVertexError, SetupError
 from prefect_vertex.lifecycle.run import (
     BUNDLE_AWAITED,
     BUNDLE_LABEL,
@@ -32,8 +35,10 @@ from prefect_vertex.lifecycle.run import (
     INSTANCE_LABEL,
 )
 from prefect_vertex.runs.included import check_included_files
-from prefect_vertex.runs.launchers import check_storage
+from prefect_vertex.runs.launchers import about_missing_pool, check_pool, check_storage
+from prefect_vertex.runs.parameters import check_parameters
 from prefect_vertex.runs.seams import C, GuardedWorker, R, V
+from prefect_vertex.runs.submitters import is_submitter
 
 if TYPE_CHECKING:
     from prefect.flows import Flow
@@ -74,6 +79,21 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
     def signature(self) -> str:
         """How runs name this process as their holder."""
 
+    async def setup(self) -> None:
+        """See that there is such a pool first: the base class would create a misspelt one.
+
+        Raises:
+            SetupError: A flow is to be submitted, and its work pool does not exist or cannot take
+                it.
+        """
+        if is_submitter(self.name) and PREFECT_API_URL.value():
+            async with get_client() as client:
+                try:
+                    check_pool(await client.read_work_pool(self._work_pool_name), creates=True)
+                except ObjectNotFound as error:
+                    raise about_missing_pool(self._work_pool_name) from error
+        await super().setup()
+
     async def submit(
         self,
         flow: Flow[..., Any],
@@ -85,12 +105,27 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
 
         Raises:
             BundleError: include_files would not bring what it says; no flow run was created.
-            SetupError: The work pool has no storage for bundles, or uv is needed and missing; no
-                flow run was created.
+            PlanError: A parameter would arrive as another value; no flow run was created.
+            SetupError: The flow run to retry has not ended; or the work pool is of another type,
+                paused, or without storage for bundles, or uv is needed and missing; no flow run
+                was created.
         """
+        check_pool(self.work_pool, creates=True)
+        if flow_run is not None:
+            await self._check_ended(flow_run.id)
+        check_parameters(flow, parameters or {})
         check_included_files(flow)
         check_storage(flow, self.work_pool)
         return await super().submit(flow, parameters, job_variables, flow_run)
+
+    async def _check_ended(self, run_id: UUID) -> None:
+        """A retry of a run that goes on would be a second job beside its first."""
+        run = await self.client.read_flow_run(run_id)
+        if run.state is not None and not run.state.is_final():
+            raise SetupError(
+                f"Flow run {run.name!r} is {run.state.name}: only one that has ended is retried.",
+                hint="Wait for its end, or cancel it.",
+            )
 
     async def _submit_adhoc_run(
         self,

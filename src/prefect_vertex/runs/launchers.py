@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,40 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.flows import Flow
 
 from prefect_vertex.errors import SetupError
+
+POOL_TYPE = "vertex-custom-job"
+
+
+def about_missing_pool(name: str) -> SetupError:
+    """What to say where there is no such work pool."""
+    return SetupError(
+        f"There is no work pool {name!r}.",
+        hint=f"Create it: `prefect work-pool create {shlex.quote(name)} --type {POOL_TYPE}`.",
+    )
+
+
+def check_pool(pool: WorkPool, *, creates: bool = False) -> None:
+    """See that its runs become CustomJobs.
+
+    Args:
+        pool: The work pool.
+        creates: Whether this process is about to create a job; a pause of the pool, which holds
+            back its workers, would not hold back that.
+
+    Raises:
+        SetupError: It is of another type, or paused.
+    """
+    if pool.type != POOL_TYPE:
+        raise SetupError(
+            f"Work pool {pool.name!r} is of type {pool.type!r}, not {POOL_TYPE!r}.",
+            hint="Name a pool of that type.",
+        )
+    if creates and pool.is_paused:
+        raise SetupError(
+            f"Work pool {pool.name!r} is paused.",
+            hint=f"Resume it (`prefect work-pool resume {shlex.quote(pool.name)}`), or use "
+            "submit_to_work_pool, whose run waits until then.",
+        )
 
 
 def check_storage(flow: Flow[..., Any], pool: WorkPool) -> None:

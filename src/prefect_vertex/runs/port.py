@@ -23,7 +23,8 @@ class Proposal:
 class Roster:
     """The names of a pool's workers by what Prefect's heartbeat says of them.
 
-    A worker that was killed is called online for three more of its heartbeats.
+    A worker that was killed is called online for three more of its heartbeats.  A process that
+    only submits its own flows is never among those online: it takes no runs.
     """
 
     online: frozenset[str] = frozenset()

@@ -33,6 +33,7 @@ from prefect_vertex.runs.followers import orphaned_followers, unfinished_followe
 from prefect_vertex.runs.once import SentOnce
 from prefect_vertex.runs.port import Proposal, Roster
 from prefect_vertex.runs.signs import last_sign
+from prefect_vertex.runs.submitters import is_submitter
 from prefect_vertex.runs.telling import Teller, emit_job_event, write_line
 from prefect_vertex.runs.translate import (
     as_restored,
@@ -233,11 +234,11 @@ class PrefectFlowRuns:
         return True
 
     async def roster(self) -> Roster:
-        """The pool's workers by Prefect's heartbeat."""
+        """The pool's workers by Prefect's heartbeat; no submitter is online, it takes no runs."""
         async with asking():
             workers = await self._client.read_workers_for_work_pool(self._pool_name)
         offline = {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
-        online = {worker.name for worker in workers} - offline
+        online = {worker.name for worker in workers if not is_submitter(worker.name)} - offline
         return Roster(online=frozenset(online), offline=frozenset(offline))
 
     async def last_sign(self, run: RunView) -> datetime:

@@ -95,7 +95,6 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         the worker is asked to end, however long what it still has to do takes.  In a thread, so
         that bundling a large flow, which blocks the event loop, does not silence it either.
         """
-        trouble = False
         with get_client(sync_client=True) as client:
             while not ended.wait(self.heartbeat_interval_seconds):
                 try:
@@ -103,11 +102,7 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
                         self._work_pool_name, self.name, self.heartbeat_interval_seconds
                     )
                 except httpx.HTTPError as error:
-                    if not trouble:
-                        self._logger.warning("Could not send a heartbeat: %s", _one_line(error))
-                    trouble = True
-                else:
-                    trouble = False
+                    self._say_trouble("send a heartbeat", error)
 
     async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
         """Label the run with the worker's name; without it the run goes on.
