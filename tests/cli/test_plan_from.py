@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_vertex._version import __version__
 from prefect_vertex.cli.plan import plan
+from prefect_vertex.cli.recorded import show_record
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.errors import CodeStoreError, PlanError, PrefectVertexError, SetupError
@@ -188,6 +189,85 @@ def test_what_is_no_record_is_said_in_one_line(
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
     assert isinstance(caught.value, SetupError if content is None else PlanError)
+
+
+KINDS: tuple[Any, ...] = (None, True, 7, 0.5, "", "x", "\ud800", [], ["x"], {}, {"a": None})
+"""A value of each JSON type, and some that are odd."""
+
+
+def mutants(value: Any) -> Iterator[Any]:
+    """A copy for each node and each other kind, in which that stands in its place; and without."""
+    yield from (kind for kind in KINDS if type(kind) is not type(value) or kind != value)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield {name: each for name, each in value.items() if name != key}
+            yield from ({**value, key: each} for each in mutants(item))
+        yield {**value, "a=b \ud800": "x"}
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from ([*value[:index], each, *value[index + 1 :]] for each in mutants(item))
+
+
+@pytest.mark.parametrize("output_format", ["json", "gcloud"])
+@pytest.mark.parametrize("deployment_id", ["", "11111111-2222-4333-8444-555566667777"])
+def test_a_record_with_any_part_damaged_is_printed_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output_format: Any, deployment_id: str
+) -> None:
+    """Never with an error of ours; what is printed can be written."""
+    record = a_record(deployment_id=deployment_id)
+    record["flow_run"]["omitted_parameters"] = {"data": 20_000}
+    path = tmp_path / "a1.json"
+    refused = printed = 0
+    for mutant in mutants(record):
+        path.write_text(json.dumps(mutant))
+        try:
+            show_record(str(path), output_format, full=False)
+        except PrefectVertexError:
+            refused += 1
+        else:
+            out, said = capsys.readouterr()
+            assert (out + said).encode()
+            printed += 1
+
+    assert refused > 100
+    assert printed > 100
+
+
+@pytest.mark.parametrize("output_format", ["json", "gcloud"])
+@pytest.mark.parametrize("levels", [100, 400, 900, 100_000])
+def test_a_record_that_is_nested_deeply_is_printed_or_refused(
+    tmp_path: Path, output_format: Any, levels: int
+) -> None:
+    text = json.dumps({**a_record(), "parameters": "DEEP"})
+    text = text.replace('{"horizon": 12}', f'{{"p": {"[" * levels}{"]" * levels}}}')
+    path = tmp_path / "a1.json"
+    path.write_text(text)
+    try:
+        show_record(str(path), output_format, full=False)
+        refusal = ""
+    except PlanError as error:
+        refusal = str(error)
+
+    assert "nested too deeply" in refusal or (not refusal and levels < 1_000)
+
+
+def test_the_name_of_a_secret_is_no_shell_code(tmp_path: Path, printed: Printed) -> None:
+    text = record_text(a_record()).replace('"PREFECT_API_KEY"', '"A}$(touch x)"')
+    path = tmp_path / "a1.json"
+    path.write_text(text)
+    with pytest.raises(PlanError, match="its request is wrong"):
+        printed(str(path), output_format="gcloud")
+
+
+@pytest.mark.parametrize("where", ["", " "])
+def test_an_empty_name_is_refused_as_one(printed: Printed, where: str) -> None:
+    with pytest.raises(WrongUseError, match="--from names no launch record"):
+        printed(where)
+
+
+def test_only_one_subject_can_be_named(printed: Printed) -> None:
+    with pytest.raises(WrongUseError, match="Name only one of --pool"):
+        printed("a1.json", pool="a")
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,12 @@ def test_a_parameter_that_no_schema_describes_is_asked_for(a_record: ARecord) ->
     assert "no schema" in again.notes[0]
 
 
+def test_a_job_finds_what_the_record_leaves_out_in_its_flow_run(a_record: ARecord) -> None:
+    record = a_record(deployment_id="", deployment_name="", unjudged_parameters=("note",))
+
+    assert "Parameter note is not in the record: no schema" in relaunch(record, WHERE).notes[1]
+
+
 def test_a_run_without_a_deployment_has_only_its_job(a_record: ARecord) -> None:
     again = relaunch(a_record(deployment_id="", deployment_name=""), "my records/a1.json")
 

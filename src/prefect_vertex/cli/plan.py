@@ -47,7 +47,7 @@ def plan(  # noqa: PLR0913 - keywords only, each an option
     pool: str = "",
     deployment: str = "",
     flow_run: str = "",
-    from_: Annotated[str, Parameter(name="--from")] = "",
+    from_: Annotated[str | None, Parameter(name="--from")] = None,
     job_variable: Sequence[str] = (),
     output_format: Annotated[Literal["json", "gcloud"], Parameter(name="--format")] = "json",
     quota: bool = False,
@@ -77,14 +77,18 @@ def plan(  # noqa: PLR0913 - keywords only, each an option
         full: With json, print the bootstrap's source too, and so requests that can be sent as they
             are; without it a marker stands in its place. A script always has all of it.
     """
-    chosen = [bool(pool), bool(deployment), bool(flow_run), bool(from_)]
-    if sum(chosen) != 1:
+    chosen = sum([bool(pool), bool(deployment), bool(flow_run), from_ is not None])
+    if not chosen:
         raise WrongUseError("Name one of --pool, --deployment, --flow-run and --from.")
-    if from_:
+    if chosen > 1:
+        raise WrongUseError("Name only one of --pool, --deployment, --flow-run and --from.")
+    if from_ is not None:
         from prefect_vertex.cli.recorded import show_record
 
         if job_variable or quota:
             raise WrongUseError("--from goes with neither --job-variable nor --quota.")
+        if not from_.strip():
+            raise WrongUseError("--from names no launch record.")
         show_record(from_, output_format, full=full)
         return
     given = parse_job_variables(job_variable)

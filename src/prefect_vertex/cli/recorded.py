@@ -14,7 +14,7 @@ from typing import Any, Literal
 import anyio
 
 from prefect_vertex.cli.gcloud import gcloud_script
-from prefect_vertex.errors import SetupError
+from prefect_vertex.errors import PlanError, SetupError
 from prefect_vertex.planning.launches import Bootstrap, read_record
 from prefect_vertex.planning.masking import MASK
 from prefect_vertex.planning.relaunch import bootstrap_marker, changes, elided, relaunch, unknowns
@@ -38,6 +38,13 @@ def show_record(where: str, output_format: Literal["json", "gcloud"], *, full: b
         SetupError: The file cannot be read.
         CodeStoreError: It is not there, or the bucket refused or did not answer.
     """
+    try:
+        _show_record(where, output_format, full=full)
+    except RecursionError:
+        raise PlanError(f"{where} is not a launch record: it is nested too deeply.") from None
+
+
+def _show_record(where: str, output_format: Literal["json", "gcloud"], *, full: bool) -> None:
     value, code_is_there = anyio.run(_read, where)
     record = read_record(value, where)
     again = relaunch(record, where)
@@ -45,11 +52,12 @@ def show_record(where: str, output_format: Literal["json", "gcloud"], *, full: b
     unknown = unknowns(record, code_is_there=code_is_there)
     for title, lines in (("changed", changed), ("not compared", unknown), ("note", again.notes)):
         for line in lines:
-            sys.stderr.write(f"{title}: {line}\n")
-    sys.stderr.write(f"The same again:\n  {again.command}\n")
+            sys.stderr.write(sayable(f"{title}: {line}\n"))
+    sys.stderr.write(sayable(f"The same again:\n  {again.command}\n"))
     request = record["request"]
     if output_format == "gcloud":
-        print(gcloud_script([request], notes=_notes(record, where), mask=MASK), end="")
+        script = gcloud_script([request], notes=_notes(record, where), mask=MASK)
+        print(sayable(script), end="")
         return
     output = {
         "launch": {name: part for name, part in record.items() if name not in _TOLD_APART},
@@ -63,7 +71,12 @@ def show_record(where: str, output_format: Literal["json", "gcloud"], *, full: b
         "not_compared": unknown,
         "again": {"command": again.command, "notes": again.notes},
     }
-    print(json.dumps(output, indent=2, ensure_ascii=False))
+    print(sayable(json.dumps(output, indent=2, ensure_ascii=False)))
+
+
+def sayable(text: str) -> str:
+    """The same with JSON's escape for half a surrogate pair, which nobody can print."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _notes(record: Mapping[str, Any], where: str) -> list[str]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from prefect_vertex.errors import PlanError
-from prefect_vertex.planning.masking import masked, masked_data, secret_values
+from prefect_vertex.planning.masking import MASK, masked, masked_data, secret_values
 
 if TYPE_CHECKING:
     from prefect_vertex.planning.naming import ResourceName
@@ -204,6 +204,7 @@ def _machines(job_spec: Mapping[str, Any]) -> dict[str, Any]:
 # --- reading one ----------------------------------------------------------------------------------
 
 _PARENT: Final = re.compile(r"projects/[^/]+/locations/[^/]+")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARTS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "attempt": int,
     "created_at": str,
@@ -251,6 +252,12 @@ def read_record(value: Any, where: str) -> dict[str, Any]:
         for name, kind in known.items():
             if not isinstance(parts, Mapping) or not isinstance(parts.get(name, ...), kind):
                 raise PlanError(f"{where} is not a whole launch record: its {name} is wrong.")
+    run = value["flow_run"]
+    lengths, unjudged = run["omitted_parameters"], run.get("unjudged_parameters", [])
+    if not all(type(length) is int for length in lengths.values()):
+        raise PlanError(f"{where} is not a whole launch record: its omitted_parameters is wrong.")
+    if not isinstance(unjudged, list):
+        raise PlanError(f"{where} is not a whole launch record: its unjudged_parameters is wrong.")
     _check_request(value["request"], where)
     return dict(value)
 
@@ -267,8 +274,27 @@ def _check_request(request: Mapping[str, Any], where: str) -> None:
         and isinstance(job, Mapping)
         and isinstance(job.get("display_name"), str)
         and isinstance(job.get("labels", {}), Mapping)
+        and isinstance(encryption := job.get("encryption_spec", {}), Mapping)
+        and isinstance(encryption.get("kms_key_name", ""), str)
         and isinstance(pools, list)
-        and all(isinstance(each, Mapping) for each in pools)
+        and all(_is_pool(each) for each in pools)
     )
     if not is_whole:
         raise PlanError(f"{where} is not a whole launch record: its request is wrong.")
+
+
+def _is_pool(pool: Any) -> bool:
+    return isinstance(pool, Mapping) and all(
+        _is_task(pool.get(task, {})) for task in ("container_spec", "python_package_spec")
+    )
+
+
+def _is_task(task: Any) -> bool:
+    """Whether its variables can be printed; the name of a masked one stands in a shell script."""
+    env = task.get("env", []) if isinstance(task, Mapping) else None
+    return isinstance(env, list) and all(
+        isinstance(each, Mapping)
+        and isinstance(name := each.get("name"), str)
+        and (each.get("value") != MASK or _VARIABLE.fullmatch(name) is not None)
+        for each in env
+    )

@@ -42,7 +42,12 @@ def relaunch(record: Mapping[str, Any], where: str) -> Relaunch:
     if not run["deployment_id"]:
         command = f"prefect-vertex plan --from {shlex.quote(where)} --format gcloud | sh"
         note = f"The job is for flow run {run['id']} itself; if that has ended, nothing runs."
-        return Relaunch(command=command, notes=(note,))
+        notes = [
+            f"Parameter {name} is not in the record: no schema says whether its text is a secret. "
+            "The job finds it in the flow run."
+            for name in run.get("unjudged_parameters", ())
+        ]
+        return Relaunch(command=command, notes=(note, *notes))
     words = ["prefect", "deployment", "run"]
     if run["flow_name"] and run["deployment_name"]:
         words.append(f"{run['flow_name']}/{run['deployment_name']}")
