@@ -151,6 +151,11 @@ PIECES: Final[Mapping[str, tuple[str, ...]]] = {
         "send a heartbeat",
     ),
     "what Prefect says, to be recognised": ("Retrying on remote infrastructure",),
+    "what Python says, to be recognised": (
+        "During handling of the above exception, another exception occurred:",
+        "The above exception was the direct cause of the following exception:",
+        "Traceback (most recent call last):",
+    ),
     "good news": (
         "CustomJob … succeeded.",
         "The same again: …",

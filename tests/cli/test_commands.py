@@ -104,7 +104,7 @@ def test_each_command_s_help_ends_with_examples(
         (["plan", "--bogus"], "Unknown option: --bogus."),
         (["plan", "--format", "xml"], '"xml" for --format. Choose from: "json", "gcloud".'),
         (["nonsense"], 'Unknown command "nonsense".'),
-        (["emulator", "sart"], 'Did you mean "start"?'),
+        (["emulator", "strt"], 'Did you mean "start"?'),
         (["jobs"], "--pool requires an argument"),
         (["jobs", "--pool", "a", "b c"], "Nothing takes 'b c' here."),
         (["demo", "--replicas", "few"], 'unable to convert "few" into int'),

@@ -217,8 +217,10 @@ async def test_a_bucket_that_does_not_answer_holds_nobody_up(
     assert stage.job(run).phase.value == "running"
     assert bucket.kept == {}
     assert [line for line in stage.runs.logs[run.id] if "launch record" in line] == [
-        "No launch record of attempt 1 was kept. There was no answer within 0.01 s before "
-        "this process ended."
+        (
+            "No launch record of attempt 1 was kept. There was no answer within 0.01 s before "
+            "this process ended."
+        )
     ]
 
 

@@ -37,6 +37,7 @@ from prefect_vertex.cli.plan import prefect_told
 from prefect_vertex.cli.terminal import console, quiet, working
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError
+from prefect_vertex.runs.submitters import is_submitter
 from prefect_vertex.settings import read_settings
 from prefect_vertex.template import base_job_template
 
@@ -169,7 +170,8 @@ async def _examine_pool(
         findings.append(failed(name, error.message, fix))
         return
     work_pool = subject.work_pool
-    workers = await client.read_workers_for_work_pool(work_pool.name)
+    listed = await client.read_workers_for_work_pool(work_pool.name)
+    workers = [each for each in listed if not is_submitter(each.name)]
     facts = PoolFacts(
         name=work_pool.name,
         kind=work_pool.type,
