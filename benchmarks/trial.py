@@ -26,7 +26,7 @@ IMAGE: Final = f"us-docker.pkg.dev/{PROJECT}/bench/stub:1"
 # On one of two busy cores; Prefect loads every Google module with prefect-gcp.
 _START_SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 2.0
-_STANDSTILL_SECONDS: Final = 60.0
+_STANDSTILL_SECONDS: Final = 180.0
 _WAVE: Final = 10
 _WAVE_SECONDS: Final = 10.0
 
@@ -209,7 +209,7 @@ class Trial:
             time.sleep(_LOOK_SECONDS)
 
     def wait_for_ends(self) -> list[Run]:
-        """Wait until every run has ended, or nothing has happened for a minute and none lives."""
+        """Wait until every run has ended, or nothing has happened for minutes and none lives."""
         before: object = None
         still_since = time.monotonic()
         while True:
