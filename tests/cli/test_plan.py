@@ -484,7 +484,7 @@ def test_a_block_is_read_and_its_key_is_not_shown(site: Site) -> None:
     ("options", "says"),
     [
         ({}, "Name one of --pool, --deployment, --flow-run and --from"),
-        ({"pool": "a", "deployment": "b/c"}, "Name one of"),
+        ({"pool": "a", "deployment": "b/c"}, "Name only one of"),
         ({"pool": "nowhere"}, "no work pool 'nowhere'"),
         ({"deployment": "nobody/nothing"}, "no deployment 'nobody/nothing'"),
         ({"deployment": "nothing"}, "neither FLOW/NAME nor a deployment's id"),
