@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkPool
 
 from prefect_vertex.delivery.packing import packed_bootstrap
-from prefect_vertex.errors import PrefectVertexError, ServiceError
+from prefect_vertex.errors import ServiceError
 from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.home import Home
 from prefect_vertex.reconciler.ports import Figures, World
 from prefect_vertex.reconciler.prices import read_prices
 from prefect_vertex.reconciler.quotas import within_quotas
@@ -34,8 +32,6 @@ from prefect_vertex.vertex.objects import GcsObjects
 from prefect_vertex.vertex.rest import GoogleRest
 
 logger = logging.getLogger(__name__)
-
-_PLACE = re.compile(r"^projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)$")
 
 
 class Employer(Protocol):
@@ -88,14 +84,12 @@ class Surroundings:
         self._client = client
         self._settings = settings
         self._instance = instance
-        self._home: frozenset[Target] = frozenset()
-        self._unlearned: tuple[ServiceError, ...] = ()
-        self._said: set[str] = set()
         self._warned_of_plain_keys = False
         self.gateways = Gateways(
             submissions_per_minute=settings.submissions_per_minute,
             reads_per_minute=settings.reads_per_minute,
         )
+        self._home = Home(client, self.gateways, settings.extra_locations)
 
     def world(self) -> World:
         """What the reconciler is given."""
@@ -115,7 +109,7 @@ class Surroundings:
             pool_id=self._worker.work_pool_id,
             worker_name=self._worker.name,
             instance=self._instance,
-            home=lambda: self._home,
+            home=lambda: self._home.targets,
             log_source=self.gateways.logs,
             journal=PrefectJournal(self._client),
             pages=PrefectPages(self._client),
@@ -197,86 +191,12 @@ class Surroundings:
 
     async def learn_home(self) -> None:
         """Read where the pool's jobs may be: its template, its deployments, the setting."""
-        places: set[Target] = set()
-        unlearned: dict[str, ServiceError] = {}
-        for variables in [{}, *await self._deployment_variables()]:
-            try:
-                places |= await self._places_of(variables, unlearned)
-            except ServiceError as error:
-                # No run is to blame: every one would fail of it.
-                self._say(f"Cannot tell all places of the pool's jobs. {error}", logging.WARNING)
-            except PrefectVertexError as error:
-                # A pool without a region, a deployment with a mistake: its own runs will say so.
-                self._say(f"The pool's own places: {error}", logging.INFO)
-        places |= set(self._extra(places))
-        self._home = frozenset(places)
-        self._unlearned = tuple(unlearned.values())
+        await self._home.learn(self._worker.work_pool)
 
     @property
     def unlearned(self) -> tuple[ServiceError, ...]:
         """Why the pool's home is not all known, such as that there are no credentials."""
-        return self._unlearned
-
-    async def _deployment_variables(self) -> list[dict[str, object]]:
-        """Distinct job variables that say where a deployment's jobs go."""
-        pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[self._worker.work_pool.name]))
-        found: list[dict[str, object]] = []
-        offset, limit = 0, 200
-        while True:
-            page = await self._client.read_deployments(
-                work_pool_filter=pool,
-                limit=limit,
-                offset=offset,
-            )
-            for deployment in page:
-                variables = _about_places(deployment.job_variables or {})
-                if variables and variables not in found:
-                    found.append(variables)
-            if len(page) < limit:
-                return found
-            offset += limit
-
-    async def _places_of(
-        self, variables: dict[str, object], unlearned: dict[str, ServiceError]
-    ) -> set[Target]:
-        """Where jobs with these variables go; what failed for a key is not asked for again."""
-        template = self._worker.work_pool.base_job_template
-        configuration = await VertexJobConfiguration.from_template_and_values(
-            base_job_template=template,
-            values=dict(variables),
-            client=self._client,
-        )
-        places: set[Target] = set()
-        for one in configuration.rendered:
-            values = one.credential_values()
-            project = one.project
-            if not project:
-                if values.key in unlearned:
-                    raise unlearned[values.key]
-                try:
-                    project = (await self.gateways.identity(values)).project
-                except ServiceError as error:
-                    unlearned[values.key] = error
-                    raise
-            if one.region and project:
-                places.add(Target(project, one.region, self.gateways.register(values)))
-        return places
-
-    def _extra(self, places: set[Target]) -> list[Target]:
-        extra: list[Target] = []
-        for text in self._settings.extra_locations:
-            match = _PLACE.match(text)
-            if match:
-                usual = min((place.credentials_key for place in places), default="")
-                extra.append(Target(match["project"], match["location"], usual))
-            else:
-                extra += [Target(place.project, text, place.credentials_key) for place in places]
-        return extra
-
-    def _say(self, text: str, level: int) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            logger.log(level, "%s", text)
+        return self._home.unlearned
 
     async def aclose(self) -> None:
         """Close the channels."""
@@ -290,29 +210,6 @@ def _facts_of(configuration: VertexJobConfiguration) -> LaunchFacts | None:
         # A record must not cost a run: without the facts there is none.
         logger.exception("A flow run gets no launch record: what it would say could not be read.")
         return None
-
-
-_PLACE_VARIABLES = ("region", "project", "credentials")
-
-
-def _about_places(variables: Mapping[str, Any]) -> dict[str, object]:
-    """Those that say where jobs go: a mistake in another one must not hide the jobs there are."""
-    found: dict[str, object] = {
-        key: variables[key] for key in (*_PLACE_VARIABLES, "regions") if variables.get(key)
-    }
-    entries = variables.get("candidates")
-    if entries:
-        found["candidates"] = (
-            [
-                {key: entry[key] for key in _PLACE_VARIABLES if key in entry}
-                if isinstance(entry, Mapping)
-                else entry
-                for entry in entries
-            ]
-            if isinstance(entries, list)
-            else entries
-        )
-    return found
 
 
 class _WorkerSlots:

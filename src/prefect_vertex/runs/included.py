@@ -6,7 +6,7 @@ Prefect only warns where a pattern matches nothing, and the flow then fails in i
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -112,7 +112,14 @@ def check_included_files(flow: Flow[..., Any]) -> None:
             "name.",
             hint="Put a copy in its place, or leave it out with a later '!' pattern.",
         )
-    for pattern, files in found.patterns_matched.items():
+    _check_each_brings(found.patterns_matched, kept, where, base)
+
+
+def _check_each_brings(
+    matched: Mapping[str, Iterable[Path]], kept: set[Path], where: str, base: Path
+) -> None:
+    """See that each pattern brings at least one file that nothing leaves out again."""
+    for pattern, files in matched.items():
         if pattern.startswith("!"):
             continue
         if not files:
