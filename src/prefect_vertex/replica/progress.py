@@ -90,6 +90,7 @@ class ProgressBoard:
         try:
             self._show()
         except Exception as error:
+            # Whatever it is, progress is never worth a run's end.
             if not self._in_trouble:
                 _logger.warning("Progress cannot be shown.", exc_info=error)
             self._in_trouble = True
