@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import httpx
 import pytest
+from prefect.client.base import PrefectHttpxSyncClient
 
 from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import LocalStack
@@ -40,7 +40,8 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = httpx.Client(base_url=url)
+        # Prefect's own asks again after a 503, as a busy SQLite gives.
+        self.client = PrefectHttpxSyncClient(base_url=url, enable_csrf_support=False)
         flow = self.post("/flows/", {"name": f"flow-{uuid.uuid4().hex[:8]}"})
         state = {"type": "PENDING", "name": "Pending"}
         self.run_id = self.post("/flow_runs/", {"flow_id": flow["id"], "state": state})["id"]
