@@ -1,4 +1,4 @@
-"""PostgreSQL for the Prefect server of benchmarks and of the widest chaos test.
+"""PostgreSQL for the Prefect server of benchmarks and of the chaos suite.
 
 Where very many write at once, or thousands of runs are written, SQLite's one writer is too few.
 

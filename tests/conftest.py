@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+if _ROOT not in sys.path:
+    # For modules that tests share: folders of tests are no packages of their own.
+    sys.path.insert(0, _ROOT)
 
 _FOREIGN = (
     "PREFECT_",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +17,10 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
+from tests.laptop import opened_laptop
 
 import prefect_vertex
 from prefect_vertex.bundles.__main__ import storage_configuration
-from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import LocalStack
 from prefect_vertex.template import base_job_template
 
@@ -152,13 +150,8 @@ class Site:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """A Prefect server and a cloud for all tests here."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-adhoc-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("adhoc") as (stack, _):
         stack.start_cloud()
         stack.create_bucket("a-bucket")
         with SyncPrefectClient(stack.api_url) as client:
-            yield Site(client, stack, home)
-    shutil.rmtree(home, ignore_errors=True)
+            yield Site(client, stack, stack.home)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,6 @@ from typing import TYPE_CHECKING
 import pytest
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-
-if str(Path(__file__).resolve().parents[2]) not in sys.path:
-    # For the installation of the end-to-end tests: test folders are no packages of their own.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from tests.e2e.installation import Installation, installed
 
 from prefect_vertex.cli.local import free_port
@@ -75,7 +69,7 @@ def control_port() -> int:
 @pytest.fixture(scope="session")
 def installation(control_port: int) -> Iterator[Installation]:
     """Server, emulator and storage; each test brings its own pool."""
-    with installed("prefect-vertex-browser-", control_port=control_port) as found:
+    with installed("browser", control_port=control_port) as found:
         yield found
 
 

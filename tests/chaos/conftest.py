@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-if str(Path(__file__).resolve().parents[2]) not in sys.path:
-    # For the modules beside this one: test folders are no packages of their own.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from tests.chaos.ledger import Ledger
-
-from prefect_vertex.cli.children import Children
 
 if TYPE_CHECKING:
     from tests.chaos.pool import Pool
@@ -32,6 +26,8 @@ if TYPE_CHECKING:
 
 LONG = os.environ.get("CHAOS_LONG", "") not in {"", "0"}
 LEDGER = Ledger()
+AT_ONCE = 3
+"""Scenarios of the short form on one Prefect server."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,25 +68,25 @@ def is_long() -> bool:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """Server, emulator and proxies."""
+    LEDGER.begun = time.monotonic()
     with opened_site() as site:
         yield site
 
 
 @contextmanager
-def opened_site(*, is_wide: bool = False) -> Iterator[Site]:
+def opened_site() -> Iterator[Site]:
     """Start server, emulator and proxies; their figures go into the ledger at the end.
 
-    Args:
-        is_wide: For more writers at once than SQLite bears: the server is on PostgreSQL.
+    The server is on PostgreSQL where it is installed: SQLite takes one writer at a time.
     """
-    from benchmarks.database import Database
+    from benchmarks.database import Database, missing_program
     from tests.chaos.site import Site
+    from tests.laptop import children_of
 
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-chaos-"))
-    (home / "logs").mkdir()
     with ExitStack() as stack:
-        database = stack.enter_context(closing(Database())) if is_wide else None
-        children = stack.enter_context(Children(home / "logs"))
+        database = stack.enter_context(closing(Database())) if not missing_program() else None
+        children = stack.enter_context(children_of(home))
         url = database.start(children) if database is not None else ""
         site = Site(children, home, LEDGER, url)
         try:
@@ -107,56 +103,87 @@ def opened_site(*, is_wide: bool = False) -> Iterator[Site]:
 class Crowd:
     """Runs the tests that are marked `beside` at once, each in a thread with a pool of its own.
 
-    Most of a scenario is waiting, so that in the short form three of them take little longer than
-    one; more would find the limit of the server's SQLite.  One that stops the services themselves
-    has its own, and a thread beside those.  In the long form there is none of this.
+    Most of a scenario is waiting, so that in the short form several take little longer than one;
+    how many, the one process of the Prefect server decides.  There is a second site for the one
+    that stops the services themselves, and then for whatever is left.  In the long form there is
+    none of this.
     """
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._begun: dict[str, Future[None]] = {}
-        self._threads = ThreadPoolExecutor(max_workers=3)
-        self._apart = ThreadPoolExecutor(max_workers=1)
+        self._results: dict[str, Future[None]] = {}
+        self._left: deque[pytest.Function] = deque()
+        self._threads: list[threading.Thread] = []
+        self._ended = 0.0
 
     def result(self, item: pytest.Function) -> None:
         """Wait for one test; the first who asks starts all that are selected."""
-        if not self._begun:
-            beside = [
-                each
-                for each in item.session.items
-                if isinstance(each, pytest.Function) and is_beside(each)
-            ]
-            # The long ones first, or one of them would be left to the end.
-            for each in sorted(beside, key=_seconds, reverse=True):
-                threads = self._apart if is_disturbing(each) else self._threads
-                self._begun[each.nodeid] = threads.submit(self._play, each)
-        self._begun[item.nodeid].result()
+        if not self._results:
+            self._begin(
+                [
+                    each
+                    for each in item.session.items
+                    if isinstance(each, pytest.Function) and is_beside(each)
+                ]
+            )
+        self._results[item.nodeid].result()
 
-    def _play(self, item: pytest.Function) -> None:
+    def _begin(self, beside: list[pytest.Function]) -> None:
+        self._results = {each.nodeid: Future() for each in beside}
+        # The long ones first, or one of them would be left to the end.
+        beside.sort(key=_seconds, reverse=True)
+        self._left.extend(each for each in beside if not is_disturbing(each))
+        apart = [each for each in beside if is_disturbing(each)]
+        self._threads = [threading.Thread(target=self._work_here) for _ in range(AT_ONCE)]
+        if apart:
+            self._threads.append(threading.Thread(target=self._work_apart, args=(apart,)))
+        for thread in self._threads:
+            thread.start()
+
+    def _work_here(self) -> None:
+        while (item := self._next()) is not None:
+            self._play(item, self._site)
+
+    def _work_apart(self, items: list[pytest.Function]) -> None:
+        try:
+            with opened_site() as site:
+                while items:
+                    self._play(items.pop(0), site)
+                while (item := self._next()) is not None:
+                    self._play(item, site)
+        except BaseException as error:
+            for item in items:
+                self._results[item.nodeid].set_exception(error)
+            if not items:
+                raise
+
+    def _next(self) -> pytest.Function | None:
+        try:
+            return self._left.popleft()
+        except IndexError:
+            return None
+
+    def _play(self, item: pytest.Function, site: Site) -> None:
         given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
         begun = time.monotonic()
+        result = self._results[item.nodeid]
         try:
-            with self._place(item) as site, closing(site.pool()) as pool:
+            with closing(site.pool()) as pool:
                 item.obj(pool=pool, is_long=False, **given)
+            result.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - who waits for it gets it
+            result.set_exception(error)
         finally:
-            LEDGER.seconds[item.name] = time.monotonic() - begun
-
-    @contextmanager
-    def _place(self, item: pytest.Function) -> Iterator[Site]:
-        if not is_disturbing(item):
-            yield self._site
-            return
-        with opened_site() as site:
-            yield site
-
-    def wait(self) -> None:
-        """Wait until all that were started have ended, well or not."""
-        wait(self._begun.values())
+            self._ended = time.monotonic()
+            LEDGER.seconds[item.name] = self._ended - begun
 
     def close(self) -> None:
-        """Wait, and let go of the threads."""
-        self._threads.shutdown()
-        self._apart.shutdown()
+        """Wait until all that were started have ended, well or not."""
+        for thread in self._threads:
+            thread.join()
+        if self._results:
+            name = f"{len(self._results)} scenarios beside each other, with their services' start"
+            LEDGER.seconds[name] = self._ended - LEDGER.begun
 
 
 def _seconds(item: pytest.Function) -> float:
@@ -199,7 +226,7 @@ def pool(site: Site, crowd: Crowd, request: pytest.FixtureRequest) -> Iterator[P
     if is_beside(request.node):
         yield None
         return
-    crowd.wait()
+    crowd.close()
     with closing(site.pool()) as pool:
         yield pool
 
@@ -211,5 +238,5 @@ def wide_pool() -> Iterator[Pool]:
 
     if missing := missing_program():
         pytest.skip(missing)
-    with opened_site(is_wide=True) as site, closing(site.pool()) as pool:
+    with opened_site() as site, closing(site.pool()) as pool:
         yield pool

@@ -92,6 +92,8 @@ class Ledger:
     seconds: dict[str, float] = field(default_factory=dict)
     megabytes: dict[str, float] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+    begun: float = 0.0
+    """When the start of the services began, by the monotonic clock."""
 
     def close(self, runs: int, problems: Sequence[Problem]) -> None:
         """Add one pool's account."""

@@ -65,6 +65,8 @@ class Pool:
             "command": self.command(),
             "cancel_grace_seconds": 2,
             "maximum_run_time_hours": 1,
+            # A cut connection fails every create on it: twice, and a run comes back after this.
+            "capacity": {"backoff_seconds": 2},
         }
         for variable, value in {**usual, **self.variables}.items():
             template["variables"]["properties"][variable]["default"] = value
@@ -94,12 +96,12 @@ class Pool:
 
     def worker(self, name: str = "") -> Worker:
         """Start a worker; by default under a name of its own, as Prefect does."""
-        worker = self.site.workers.fork(self.name, name or f"worker-{uuid4().hex[:8]}")
+        worker = self.site.workers.start(self.name, name or f"worker-{uuid4().hex[:8]}")
         self.workers.append(worker)
         return worker
 
     def spawn(self) -> Worker:
-        """Start a worker from the command line, as a user does: it does its own imports."""
+        """Start a worker that does its own imports in memory of its own, as a user's does."""
         worker = self.site.workers.spawn(self.name, f"spawned-{uuid4().hex[:8]}")
         self.workers.append(worker)
         return worker

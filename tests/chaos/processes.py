@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 from tests.chaos.rules import Rule
 from tests.chaos.waiting import wait_for
+from tests.forks import NEVER_FORKED
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, program
@@ -32,7 +33,9 @@ QUICK = {
     "PREFECT_INTEGRATIONS_VERTEX_READS_PER_MINUTE": "60000",
     # A server on SQLite says 503 where two write at once; the client's pauses double each time.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
-    # Each poll writes into the database, which takes one writer at a time.
+    # What the server is not asked leaves it time: its one process is what all of this waits for.
+    "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+    "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "10",
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "3",
 }
@@ -94,16 +97,13 @@ class Worker:
 
     Args:
         name: As Prefect knows it.
-        pid: Its process id.
-        log: Where it writes.
-        child: As which it was started here; None for a forked one.
+        child: As which it was started.
     """
 
-    def __init__(self, name: str, pid: int, log: Path, child: Child | None = None) -> None:
+    def __init__(self, name: str, child: Child) -> None:
         self.name = name
-        self.log = log
         self._child = child
-        self.process = psutil.Process(pid)
+        self.process = psutil.Process(child.process.pid)
         self.is_released = False
         """Nobody minds that it ends."""
 
@@ -114,19 +114,16 @@ class Worker:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it lives, or where nobody can know."""
-        return self._child.process.poll() if self._child is not None else None
+        """Its exit status; None while it lives."""
+        return self._child.process.poll()
 
     def output(self) -> str:
         """All that it has written."""
-        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return self._child.output()
 
     def is_alive(self) -> bool:
-        """Whether it runs; one that only waits to be reaped does not."""
-        try:
-            return self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        """Whether it runs."""
+        return self._child.is_alive()
 
     def wait_ready(self) -> None:
         """Wait until it says that it runs."""
@@ -150,69 +147,31 @@ class Worker:
 
 
 class Workers:
-    """Starts workers: forked from a loaded process, or from the command line as a user would."""
+    """Starts workers.
+
+    Args:
+        children: Ends them; how it starts a command decides whether a worker is forked.
+        env: Their environment.
+    """
 
     def __init__(self, children: Children, env: dict[str, str]) -> None:
         self._children = children
         self._env = env
         self._count = itertools.count()
-        self._all: list[Worker] = []
-        self._lock = threading.Lock()
-        self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.nursery"],
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
-    def wait(self) -> None:
-        """Wait until the nursery has loaded what it loads."""
-        assert self._nursery.stdout is not None
-        assert self._nursery.stdout.readline() == "ready\n"
-
-    def fork(self, pool: str, name: str) -> Worker:
-        """Start a worker within tenths of a second."""
-        log = self._children.logs / f"worker-{next(self._count)}.log"
-        asked = json.dumps({"arguments": _arguments(pool, name), "log": str(log)})
-        assert self._nursery.stdin is not None
-        assert self._nursery.stdout is not None
-        with self._lock:
-            self._nursery.stdin.write(f"{asked}\n")
-            self._nursery.stdin.flush()
-            worker = Worker(name, int(self._nursery.stdout.readline()), log)
-        self._all.append(worker)
-        return worker
+    def start(self, pool: str, name: str) -> Worker:
+        """Start a worker."""
+        return self._start(program("prefect"), pool, name)
 
     def spawn(self, pool: str, name: str) -> Worker:
-        """Start a worker as from the command line; its exit status can be asked for."""
-        command = [*program("prefect"), *_arguments(pool, name)]
-        number = next(self._count)
-        child = self._children.start(f"worker {number}", command, env=self._env)
-        return Worker(name, child.process.pid, child.log, child)
+        """Start a worker that does its own imports in memory of its own, as a user's does."""
+        python, *rest = program("prefect")
+        return self._start([python, NEVER_FORKED, *rest], pool, name)
 
-    def end_all(self) -> None:
-        """Kill every forked worker that still runs."""
-        for worker in self._all:
-            worker.kill()
-        self._all.clear()
-
-    def stop(self) -> None:
-        """End the nursery and its children."""
-        self.end_all()
-        for pipe in (self._nursery.stdin, self._nursery.stdout):
-            assert pipe is not None
-            pipe.close()
-        try:
-            self._nursery.wait(10)
-        except subprocess.TimeoutExpired:
-            self._nursery.kill()
-            self._nursery.wait()
-
-
-def _arguments(pool: str, name: str) -> list[str]:
-    return ["worker", "start", "--pool", pool, "--name", name]
+    def _start(self, begin: list[str], pool: str, name: str) -> Worker:
+        command = [*begin, "worker", "start", "--pool", pool, "--name", name]
+        child = self._children.start(f"worker {next(self._count)}", command, env=self._env)
+        return Worker(name, child)
 
 
 def worker_env(env: dict[str, str], home: Path, proxies: Proxies) -> dict[str, str]:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
 from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
 from google.cloud.aiplatform_v1.services.job_service.transports.grpc import JobServiceGrpcTransport
 
 from prefect_vertex.cli.children import Child, Children
-from prefect_vertex.cli.local import free_port, program
+from prefect_vertex.cli.local import asking, free_port, program
 from prefect_vertex.emulator.control_client import ControlClient
 
 START_SECONDS = 120.0
@@ -71,13 +70,8 @@ class Server:
 
     def wait(self) -> None:
         """Wait until it answers."""
-        self._child.wait_until(self._answers, seconds=START_SECONDS, what="it answered")
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.api_url}/health", timeout=2).is_success
-        except httpx.HTTPError:
-            return False
+        with asking(self.api_url) as answers:
+            self._child.wait_until(answers, seconds=START_SECONDS, what="it answered")
 
     def restart(self) -> None:
         """SIGKILL, and a new start on the same database."""

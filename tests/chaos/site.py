@@ -48,7 +48,6 @@ class Site:
         self.proxies = Proxies(children, env, self.server.port, self.cloud.address)
         self.workers = Workers(children, worker_env(env, home, self.proxies))
         self.server.wait()
-        self.workers.wait()
         self._clients = threading.local()
         self._stack = ExitStack()
 
@@ -64,7 +63,6 @@ class Site:
     def close(self) -> None:
         """End what `children` does not know of."""
         self._stack.close()
-        self.workers.stop()
         self.proxies.stop()
 
     def pool(self, **variables: Any) -> Pool:

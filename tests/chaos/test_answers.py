@@ -38,7 +38,7 @@ def _expected(code: str, when: When) -> Expected:
     return REFUSED if when == "before" else REFUSED_YET_DONE
 
 
-@pytest.mark.beside(seconds=30)
+@pytest.mark.beside(seconds=60)
 def test_creates_that_fail_or_whose_answer_is_lost(pool: Pool, *, is_long: bool) -> None:
     """Each run gets its one job, or one refusal; also where lists are behind."""
     pool.worker().wait_ready()

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from tests.chaos.pool import Pool
 
 Point = tuple[Api, str, When]
+CREATE = "CreateCustomJob"
 CREATE_CLAIM = "POST /flow_runs/ID/input prefect-vertex-create-a1"
 ANNOUNCEMENT = "PATCH /flow_runs/ID/labels attempt*"
 SHORT: list[Point] = [
     ("prefect", CREATE_CLAIM, "after"),
-    ("jobs", "CreateCustomJob", "before"),
+    ("jobs", CREATE, "before"),
     ("prefect", ANNOUNCEMENT, "after"),
-    ("jobs", "CreateCustomJob", "after"),
+    ("jobs", CREATE, "after"),
 ]
 
 
@@ -34,7 +35,7 @@ def test_killed_before_and_after_its_calls(pool: Pool, part: int, *, is_long: bo
     for number, (api, kind, when) in enumerate(points):
         worker.wait_ready()
         rule = Rule(api=api, kind=kind, when=when, action="kill", pid=worker.pid)
-        if "flow_runs/ID" in kind:
+        if "flow_runs/ID" in kind or kind == CREATE:
             pool.start(rules=[rule])
         else:
             pool.wait_job(pool.start("--work", "2"))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
-@pytest.mark.beside(seconds=60)
 def test_two_workers_on_one_pool(pool: Pool, *, is_long: bool) -> None:
     """As many jobs as runs, and each run ends once."""
     workers = [pool.worker(), pool.worker()]

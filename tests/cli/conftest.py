@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -19,12 +17,10 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import WorkPool
-from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.app import app
-from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.local import LocalStack, free_port
 from prefect_vertex.emulator import ControlClient
 from prefect_vertex.template import base_job_template
@@ -77,20 +73,12 @@ class Desk:
 @pytest.fixture(scope="session")
 def _desk() -> Iterator[Desk]:
     """Server, emulator with its control port, and storage; each test brings its own pool."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-desk-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("desk") as (stack, _):
         port = free_port()
         stack.start_cloud(control_port=port)
         stack.create_bucket("desk-bucket")
         with SyncPrefectClient(api=stack.api_url) as client:
             yield Desk(stack, client, ControlClient(f"http://127.0.0.1:{port}"))
-    shutil.rmtree(home, ignore_errors=True)
-    # Prefect's background threads of this process hold sockets until they are told.
-    EventsWorker.drain_all(timeout=5)
-    APILogWorker.drain_all(timeout=5)
 
 
 @pytest.fixture

@@ -6,10 +6,8 @@ The Prefect server is real. No test has credentials, and none may leave this mac
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +28,9 @@ from prefect.settings import (
     PREFECT_WORKER_QUERY_SECONDS,
     temporary_settings,
 )
+from tests.laptop import opened_laptop
 
-from prefect_vertex.cli.children import Children
 from prefect_vertex.cli.identity import known_identity
-from prefect_vertex.cli.local import LocalStack
 from prefect_vertex.cli.plan import parse_job_variables, plan
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.emulator import ControlClient
@@ -114,13 +111,8 @@ class Site:
 @pytest.fixture(scope="module")
 def api_url() -> Iterator[str]:
     """A real server on a free port, with a home of its own."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-plan-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("plan") as (stack, _):
         yield stack.api_url
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

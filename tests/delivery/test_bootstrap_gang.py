@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +16,8 @@ from typing import Any
 
 import pytest
 from prefect.client.base import PrefectHttpxSyncClient
+from tests.laptop import opened_laptop
 
-from prefect_vertex.cli.children import Children
-from prefect_vertex.cli.local import LocalStack
 from prefect_vertex.delivery.packing import bootstrap_source, pack_source, packed_bootstrap
 
 # The first of them waits for the server.
@@ -76,13 +73,8 @@ class Api:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A real Prefect server on a free port, with a home of its own."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-gang-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("gang") as (stack, _):
         yield stack.api_url
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-
-if str(Path(__file__).resolve().parents[2]) not in sys.path:
-    # For the modules beside this one: test folders are no packages of their own.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from tests.e2e.installation import Installation, installed
 
 
@@ -36,5 +29,5 @@ def _prefect_threads() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def installation() -> Iterator[Installation]:
     """Server, emulator and storage; each test brings its own pool."""
-    with installed("prefect-vertex-e2e-") as found:
+    with installed("e2e") as found:
         yield found

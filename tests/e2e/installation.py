@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import LogSort
+from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import PROJECT, LocalStack
@@ -158,13 +157,9 @@ deployments:
 
 
 @contextmanager
-def installed(prefix: str, *, control_port: int | None = None) -> Iterator[Installation]:
+def installed(name: str, *, control_port: int | None = None) -> Iterator[Installation]:
     """Server, emulator and storage in a new directory; all of it is gone after the block."""
-    home = Path(tempfile.mkdtemp(prefix=prefix))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop(name) as (stack, children):
         stack.start_cloud(control_port=control_port)
         stack.create_bucket(BUCKET)
         channel = grpc.insecure_channel(stack.vertex_address)
@@ -175,7 +170,6 @@ def installed(prefix: str, *, control_port: int | None = None) -> Iterator[Insta
                 children=children,
                 client=client,
                 jobs_client=JobServiceClient(transport=transport),
-                home=home,
+                home=stack.home,
             )
         channel.close()
-    shutil.rmtree(home, ignore_errors=True)

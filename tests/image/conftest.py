@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,6 @@ from pathlib import Path
 import pytest
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-
-if str(Path(__file__).resolve().parents[2]) not in sys.path:
-    # For the modules beside this one: test folders are no packages of their own.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from tests.e2e.installation import Installation, installed
 from tests.image.builder import Builder, roomy_folder, what_is_missing
 
@@ -47,7 +41,7 @@ def container(builder: Builder, image: str) -> str:
 @pytest.fixture(scope="session")
 def installation() -> Iterator[Installation]:
     """Prefect server, emulator and storage."""
-    with installed("prefect-vertex-image-run-") as installation:
+    with installed("image-run") as installation:
         yield installation
     # Prefect's background threads hold sockets until they are told.
     EventsWorker.drain_all(timeout=5)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import LocalStack
@@ -160,15 +159,8 @@ def _prefect_threads() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _stack() -> Iterator[LocalStack]:
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-replica-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("replica") as (stack, _):
         yield stack
-        EventsWorker.drain_all(timeout=5)
-        APILogWorker.drain_all(timeout=5)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @dataclass

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,9 +16,8 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events.worker import EventsWorker
 from prefect.logging.configuration import setup_logging
 from prefect.logging.handlers import APILogWorker
+from tests.laptop import opened_laptop
 
-from prefect_vertex.cli.children import Children
-from prefect_vertex.cli.local import LocalStack
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 
 
@@ -94,15 +90,8 @@ def _prefect_threads() -> None:
 @pytest.fixture(scope="session")
 def api_url() -> Iterator[str]:
     """A real server on a free port, with a home of its own."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-runs-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        stack = LocalStack(children, home)
-        stack.start_server()
+    with opened_laptop("runs") as (stack, _):
         yield stack.api_url
-        EventsWorker.drain_all(timeout=5)
-        APILogWorker.drain_all(timeout=5)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

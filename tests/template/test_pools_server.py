@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ from prefect.client.orchestration import PrefectClient, SyncPrefectClient
 from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
 from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import PrefectHTTPStatusError
+from tests.forks import ForkedChild
+from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import LocalStack, program
@@ -40,13 +40,8 @@ def read(path: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
     """A server on a free port, with a home of its own."""
-    home = Path(tempfile.mkdtemp(prefix="prefect-vertex-pools-"))
-    (home / "logs").mkdir()
-    with Children(home / "logs") as children:
-        started = LocalStack(children, home)
-        started.start_server()
-        yield started
-    shutil.rmtree(home, ignore_errors=True)
+    with opened_laptop("pools") as (stack, _):
+        yield stack
 
 
 @pytest.fixture
@@ -163,7 +158,7 @@ def test_a_worker_says_once_at_its_start_what_the_pool_s_template_lacks(
 ) -> None:
     """With a pool of prefect-gcp's type, which it works for as it is."""
     pool = a_pool(read(FIXTURES / "prefect_gcp_0_6_22.json"), "vertex-ai")
-    with Children(tmp_path) as children:
+    with Children(tmp_path, ForkedChild) as children:
         worker = _start(children, stack, pool)
         # It has synced more than once by then.
         worker.wait_until(lambda: _heartbeats(stack, pool) > 1, seconds=60, what="a heartbeat")

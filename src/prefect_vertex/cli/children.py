@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from prefect_vertex.errors import SetupError
 
@@ -19,7 +19,30 @@ STOP_SECONDS = 10.0
 """How long a child may take to end by itself once it is asked to."""
 
 
-def _usual_interrupt() -> None:
+class Process(Protocol):
+    """What is asked of a child's process, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's and its session's too."""
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its exit status; `subprocess.TimeoutExpired` after so many seconds."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal."""
+
+
+def usual_interrupt() -> None:
     """Give the child SIGINT at its default, and no signal blocked.
 
     A shell starts background commands with SIGINT ignored, and a Prefect worker that inherits that
@@ -45,15 +68,18 @@ class Child:
         self.log = log
         self._out = log.open("wb")
         self._asked = False
-        self.process = subprocess.Popen(
-            list(command),
-            env=dict(env),
+        self.process = self._begin(list(command), dict(env), cwd)
+
+    def _begin(self, command: list[str], env: dict[str, str], cwd: Path | None) -> Process:
+        return subprocess.Popen(
+            command,
+            env=env,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_usual_interrupt,  # noqa: PLW1509 - no threads touch signals here
+            preexec_fn=usual_interrupt,  # noqa: PLW1509 - no threads touch signals here
         )
 
     def output(self) -> str:
@@ -148,10 +174,16 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 
 
 class Children:
-    """The children of one command; leaving the block ends them, the last first."""
+    """The children of one command; leaving the block ends them, the last first.
 
-    def __init__(self, logs: Path) -> None:
+    Args:
+        logs: The folder of their output.
+        make: What starts one, called as `Child` is.
+    """
+
+    def __init__(self, logs: Path, make: Callable[..., Child] = Child) -> None:
         self.logs = logs
+        self._make = make
         self._all: list[Child] = []
         self._guardian: subprocess.Popen[str] | None = None
 
@@ -166,7 +198,7 @@ class Children:
         """Start one more."""
         log = self.logs / f"{name.replace(' ', '-')}.log"
         with _undisturbed():
-            child = Child(name, command, env=env, log=log, cwd=cwd)
+            child = self._make(name, command, env=env, log=log, cwd=cwd)
             self._all.append(child)
             self._tell(f"+{child.process.pid}")
         return child

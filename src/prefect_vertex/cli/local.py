@@ -7,7 +7,8 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +114,8 @@ class LocalStack:
         command = [*program("prefect"), "server", "start", "--host", "127.0.0.1"]
         child = self._children.start("Prefect server", [*command, "--port", str(port)], env=env)
         url = f"http://127.0.0.1:{port}"
-        child.wait_until(
-            lambda: _answers(f"{url}/api/health"),
-            seconds=START_SECONDS,
-            what="it answered",
-        )
+        with asking(f"{url}/api") as answers:
+            child.wait_until(answers, seconds=START_SECONDS, what="it answered")
         self.ui_url, self.api_url = url, f"{url}/api"
 
     def start_cloud(self, *, data: Path | None = None, control_port: int | None = None) -> None:
@@ -227,8 +225,19 @@ class LocalStack:
         return child
 
 
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=2).is_success
-    except httpx.HTTPError:
-        return False
+@contextmanager
+def asking(api_url: str) -> Iterator[Callable[[], bool]]:
+    """A question to a Prefect server: whether it serves by now.
+
+    One client for all of them: a new one reads the certificates of the machine each time, which
+    takes longer than the answer.
+    """
+    with httpx.Client(base_url=api_url, timeout=2) as client:
+
+        def answers() -> bool:
+            try:
+                return client.get("/health").is_success
+            except httpx.HTTPError:
+                return False
+
+        yield answers
