@@ -87,13 +87,19 @@ class Api:
 
     def name_infrastructure(self, identifiers: Mapping[str, str]) -> None:
         """Write the infrastructure identifiers of runs."""
+        bodies = {run: {"infrastructure_pid": name} for run, name in identifiers.items()}
+        self._change("", bodies)
 
-        def write(run: tuple[str, str]) -> None:
-            body = {"infrastructure_pid": run[1]}
-            self._send("PATCH", f"/flow_runs/{run[0]}", body)
+    def label(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Add labels to runs."""
+        self._change("/labels", labels)
+
+    def _change(self, part: str, bodies: Mapping[str, Mapping[str, str]]) -> None:
+        def change(run: str) -> None:
+            self._send("PATCH", f"/flow_runs/{run}{part}", bodies[run])
 
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            list(threads.map(write, identifiers.items()))
+            list(threads.map(change, bodies))
 
     def runs(self, deployment: str) -> list[Run]:
         """All runs of a deployment."""

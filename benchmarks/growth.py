@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from benchmarks.figures import Figures
@@ -16,6 +17,11 @@ from benchmarks.sides import OURS, WORKER_NAME, Side
 from benchmarks.trial import REGION, Containers, Cost, Stage, Trial
 from prefect_vertex.cli.local import PROJECT
 from prefect_vertex.emulator.seeds import Seed
+from prefect_vertex.lifecycle.run import DRAWN_LABEL, RunState
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.naming import parse_resource_name
+from prefect_vertex.reconciler.story import digest_of
 
 TARGETS: Final = {
     "pages of live jobs: middle to small": "what is listed",
@@ -81,9 +87,26 @@ def _put_there(trial: Trial, count: int) -> float:
             for number, run in enumerate(runs)
         ],
     )
-    trial.name_infrastructure(dict(zip(runs, names, strict=True)))
+    identifiers = dict(zip(runs, names, strict=True))
+    trial.name_infrastructure(identifiers)
+    # As the worker that was there before has left them.
+    trial.label({run: {DRAWN_LABEL: _digest(name)} for run, name in identifiers.items()})
     trial.start_worker()
     return trial.wait_until_settled(_QUIET_SECONDS, seconds=_START_SECONDS)
+
+
+def _digest(name: str) -> str:
+    now = datetime.now(UTC)
+    job = JobSnapshot(
+        resource_name=parse_resource_name(name),
+        display_name="",
+        phase=JobPhase.RUNNING,
+        state="JOB_STATE_RUNNING",
+        observed_at=now,
+        create_time=now,
+    )
+    jobs = {job.resource_name.key: job}
+    return digest_of(jobs, serial=0, state=RunState.RUNNING, is_over=False)
 
 
 def _let_create(trial: Trial, count: int) -> float:

@@ -190,6 +190,10 @@ class Trial:
         """Write the jobs' names into the runs."""
         self._stage.api.name_infrastructure(identifiers)
 
+    def label(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Add labels to runs."""
+        self._stage.api.label(labels)
+
     def runs(self) -> list[Run]:
         """All of this trial's runs."""
         return self._stage.api.runs(self.deployment)

@@ -273,6 +273,43 @@ async def test_what_could_not_be_drawn_is_drawn_later_and_fails_nothing(
     assert "completed" in pages.page(run)
 
 
+async def test_a_worker_that_starts_draws_no_running_run_again(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """With thousands of them, its first minutes would be spent on pages that are there."""
+    first = await drawing("one")
+    run, _ = await stage.running(first)
+    await stage.tick(3)
+    await draw(first)
+    await stage.kill(first)
+    stage.runs.offline.add("one")
+    pages.shown.clear()
+
+    second = await drawing("two")
+    await stage.tick(20)
+    await draw(second)
+    assert not pages.shown
+    stage.complete(run)
+    await stage.tick(5)
+    await draw(second)
+    assert "completed" in pages.page(run)
+
+
+async def test_a_worker_that_starts_draws_what_the_last_one_had_not(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    first = await drawing("one")
+    run, _ = await stage.running(first)
+    await stage.tick(3)
+    await stage.kill(first)
+    stage.runs.offline.add("one")
+
+    second = await drawing("two")
+    await stage.tick(20)
+    await draw(second)
+    assert "running" in pages.page(run)
+
+
 async def test_a_run_that_was_deleted_is_no_matter(
     stage: Stage, pages: FakePages, drawing: Any
 ) -> None:

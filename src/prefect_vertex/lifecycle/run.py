@@ -72,7 +72,8 @@ BUNDLE_OF_RETRY = "of-retry"
 RELEASED = "/released"
 """In place of a holder's signature: it has let the run go, to any worker of the pool."""
 DRAWN_LABEL = "prefect-vertex.drawn"
-"""The id of the final state up to which the run's artifacts tell everything."""
+"""Up to where the run's artifacts tell everything: the id of its final state, or while it runs a
+digest of its story, so that a worker that starts need not draw all that live."""
 
 START_CLAIM = "prefect-vertex-start-a"
 """Begins the key of a start claim, which is a replica's; `<attempt>-r<rank>` follows."""

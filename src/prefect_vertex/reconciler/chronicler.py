@@ -23,12 +23,13 @@ from prefect_vertex.chronicle.svg import as_picture, draw
 from prefect_vertex.chronicle.timeline import lay_out
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.lines import WARNING, WORKER_LOGGER, Line
-from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunView
+from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.story import Key, digest_of
 from prefect_vertex.runs.journal import key_of
 from prefect_vertex.runs.pages import Page, Pages
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -52,8 +53,6 @@ MAX_NOTED = 10_000
 
 DOUBT = timedelta(minutes=5)
 """How long an ended run is kept in mind whose holder may be gone; Prefect knows after 90 s."""
-
-Key = tuple[str, str]
 
 
 class Chronicler:
@@ -79,7 +78,7 @@ class Chronicler:
         self._prices = prices
         self._is_gone = is_gone
         self._queue: dict[str, Care] = {}
-        self._noted: dict[str, object] = {}
+        self._noted: dict[str, str] = {}
         self._jobs: dict[str, dict[Key, JobSnapshot]] = {}
         self._doubtful: dict[str, RunView] = {}
         self._trouble = ""
@@ -92,14 +91,16 @@ class Chronicler:
         view = care.seen
         if view is None or _is_drawn(view) or not self._is_ours(care, view):
             return
-        story = (
-            frozenset((key, job.phase, job.error) for key, job in care.jobs.items()),
-            frozenset(url for job in care.jobs.values() for url in job.web_access_uris.values()),
-            care.trail.serial if care.trail.tries or care.trail.ruled_out else 0,
-            view.state,
-            care.done and not care.has_live_job,
-        )
-        if self._noted.get(view.id) == story or not (care.jobs or story[2]):
+        serial = care.trail.serial if care.trail.tries or care.trail.ruled_out else 0
+        if not (care.jobs or serial):
+            return
+        is_over = care.done and not care.has_live_job
+        story = digest_of(care.jobs, serial=serial, state=view.state, is_over=is_over)
+        if self._noted.get(view.id) == story:
+            return
+        if view.labels.get(DRAWN_LABEL) == story:
+            # By the process that held it before.
+            self._note(view.id, story)
             return
         self._put(care, story)
 
@@ -116,7 +117,7 @@ class Chronicler:
             if _is_drawn(view) or run_id in self._noted:
                 continue
             if view.holder == self._world.signature or self._is_gone(view.holder):
-                self._put(Care(run_id=run_id, seen=view), None)
+                self._put(Care(run_id=run_id, seen=view), "")
             elif now - view.observed_at < DOUBT and len(self._doubtful) < MAX_NOTED:
                 self._doubtful[run_id] = view
 
@@ -126,10 +127,13 @@ class Chronicler:
             return True
         return care.holder_gone or (view.is_final and self._is_gone(view.holder))
 
-    def _put(self, care: Care, story: object) -> None:
+    def _note(self, run_id: str, story: str) -> None:
         while len(self._noted) >= MAX_NOTED:
             self._forget(next(iter(self._noted)))
-        self._noted[care.run_id] = story
+        self._noted[run_id] = story
+
+    def _put(self, care: Care, story: str) -> None:
+        self._note(care.run_id, story)
         self._queue[care.run_id] = care
         self._wanted.set()
 
@@ -165,6 +169,8 @@ class Chronicler:
         return True
 
     async def _draw(self, care: Care) -> None:
+        # What changes from here on is noted, and drawn, again.
+        story = self._noted.get(care.run_id, "")
         view = await self._world.runs.read(care.run_id)
         if view is None:
             self._forget(care.run_id)
@@ -187,6 +193,9 @@ class Chronicler:
             await self._world.runs.label(view.id, {DRAWN_LABEL: view.state_id})
             if view.id not in self._queue:
                 self._forget(view.id)
+        elif story and view.state is RunState.RUNNING:
+            # It may be long until something changes; what comes before is soon over.
+            await self._world.runs.label(view.id, {DRAWN_LABEL: story})
 
     async def _tell_own_death(self, view: RunView, sources: Sources) -> None:
         """Say once in the run's log what Vertex AI can't know: that the flow's process died.
