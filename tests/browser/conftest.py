@@ -53,9 +53,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _prefect_threads() -> Iterator[None]:
-    """End Prefect's background threads of this process, which hold sockets until they are told."""
+def _module_ends(installation: Installation) -> Iterator[None]:
+    """End a module's workers, and Prefect's threads, which hold sockets until they are told."""
     yield
+    installation.end_workers()
     EventsWorker.drain_all(timeout=5)
     APILogWorker.drain_all(timeout=5)
 

@@ -55,6 +55,12 @@ class Installation:
         self.workers[pool] = self.stack.start_worker(pool, env={**quick, **env})
         return self.workers[pool]
 
+    def end_workers(self) -> None:
+        """End every worker: one that polls each second takes much from the tests that follow."""
+        for worker in self.workers.values():
+            worker.stop()
+        self.workers.clear()
+
     def deploy(
         self,
         pool: str,

@@ -55,7 +55,7 @@ def _state(run: FlowRun) -> tuple[str, str]:
     return run.state.type.value, run.state.message or ""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pool(installation: Installation) -> str:
     """A pool with a worker."""
     name: str = installation.pool("e2e")
@@ -63,13 +63,13 @@ def pool(installation: Installation) -> str:
     return name
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def where(installation: Installation, pool: str) -> Any:
     """A deployment whose flow says where it runs."""
     return installation.deploy(pool, "where", WHERE, staging_bucket=BUCKET)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def patient(installation: Installation, pool: str) -> Any:
     """A deployment whose flow takes ten minutes."""
     return installation.deploy(pool, "patient", PATIENT)

@@ -38,7 +38,7 @@ def container(builder: Builder, image: str) -> str:
     return builder.buildah("from", image)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
     """Prefect server, emulator and storage."""
     with installed("image-run") as installation:

@@ -48,7 +48,7 @@ FLOW = """
 UID = 10001
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def seen(builder: Builder, container: str, installation: Installation) -> dict[str, Any]:
     """What a flow says that a job ran in the image, on code from the bucket."""
     wrapper = Path(__file__).with_name("in_image.py")
