@@ -122,5 +122,6 @@ def _let_create(trial: Trial, count: int) -> float:
 
     trial.wait_for(created, seconds=_START_SECONDS, what=f"{count} jobs")
     taken = time.monotonic() - begun
-    trial.wait_until_settled(_QUIET_SECONDS, seconds=_START_SECONDS)
+    # Its last change may have been the last create.
+    trial.wait_until_settled(_QUIET_SECONDS, seconds=_START_SECONDS, begun=begun)
     return taken

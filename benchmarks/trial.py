@@ -229,9 +229,17 @@ class Trial:
                 return runs
             time.sleep(_LOOK_SECONDS)
 
-    def wait_until_settled(self, quiet_seconds: float, *, seconds: float) -> float:
-        """Wait until the worker has changed runs, and then none for so long; how long it took."""
-        begun = time.monotonic()
+    def wait_until_settled(
+        self, quiet_seconds: float, *, seconds: float, begun: float | None = None
+    ) -> float:
+        """Wait until the worker has changed runs, and then none for so long; how long it took.
+
+        Args:
+            quiet_seconds: How long it is to change nothing.
+            seconds: How long to wait for that.
+            begun: A moment after which it has changed some, by the monotonic clock; None: now.
+        """
+        begun = time.monotonic() if begun is None else begun
         self.wait_for(
             lambda: (
                 quiet_seconds
