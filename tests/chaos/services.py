@@ -14,7 +14,7 @@ from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
 from google.cloud.aiplatform_v1.services.job_service.transports.grpc import JobServiceGrpcTransport
 
 from prefect_vertex.cli.children import Child, Children
-from prefect_vertex.cli.local import asking, free_port, program
+from prefect_vertex.cli.local import free_port, health_check, program
 from prefect_vertex.emulator.control_client import ControlClient
 
 START_SECONDS = 120.0
@@ -70,7 +70,7 @@ class Server:
 
     def wait(self) -> None:
         """Wait until it answers."""
-        with asking(self.api_url) as answers:
+        with health_check(self.api_url) as answers:
             self._child.wait_until(answers, seconds=START_SECONDS, what="it answered")
 
     def restart(self) -> None:

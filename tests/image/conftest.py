@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogWorker
 from tests.e2e.installation import Installation, installed
 from tests.image.builder import Builder, roomy_folder, what_is_missing
 
@@ -43,6 +41,3 @@ def installation() -> Iterator[Installation]:
     """Prefect server, emulator and storage."""
     with installed("image-run") as installation:
         yield installation
-    # Prefect's background threads hold sockets until they are told.
-    EventsWorker.drain_all(timeout=5)
-    APILogWorker.drain_all(timeout=5)

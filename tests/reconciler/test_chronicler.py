@@ -273,21 +273,31 @@ async def test_what_could_not_be_drawn_is_drawn_later_and_fails_nothing(
     assert "completed" in pages.page(run)
 
 
-async def test_a_worker_that_starts_draws_no_running_run_again(
-    stage: Stage, pages: FakePages, drawing: Any
-) -> None:
-    """With thousands of them, its first minutes would be spent on pages that are there."""
+async def _taken_over(
+    stage: Stage, pages: FakePages, drawing: Any, *, is_drawn: bool
+) -> tuple[Run, Reconciler]:
+    """A running run whose worker died, and the next one, which has drawn what it had to."""
     first = await drawing("one")
+    # A worker that ends draws what is left; only where it cannot is anything left.
+    pages.down = not is_drawn
     run, _ = await stage.running(first)
     await stage.tick(3)
     await draw(first)
     await stage.kill(first)
     stage.runs.offline.add("one")
     pages.shown.clear()
-
+    pages.down = False
     second = await drawing("two")
     await stage.tick(20)
     await draw(second)
+    return run, second
+
+
+async def test_a_worker_that_starts_draws_no_running_run_again(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """With thousands of them, its first minutes would be spent on pages that are there."""
+    run, second = await _taken_over(stage, pages, drawing, is_drawn=True)
     assert not pages.shown
     stage.complete(run)
     await stage.tick(5)
@@ -298,15 +308,7 @@ async def test_a_worker_that_starts_draws_no_running_run_again(
 async def test_a_worker_that_starts_draws_what_the_last_one_had_not(
     stage: Stage, pages: FakePages, drawing: Any
 ) -> None:
-    first = await drawing("one")
-    run, _ = await stage.running(first)
-    await stage.tick(3)
-    await stage.kill(first)
-    stage.runs.offline.add("one")
-
-    second = await drawing("two")
-    await stage.tick(20)
-    await draw(second)
+    run, _ = await _taken_over(stage, pages, drawing, is_drawn=False)
     assert "running" in pages.page(run)
 
 

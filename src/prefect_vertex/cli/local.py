@@ -114,7 +114,7 @@ class LocalStack:
         command = [*program("prefect"), "server", "start", "--host", "127.0.0.1"]
         child = self._children.start("Prefect server", [*command, "--port", str(port)], env=env)
         url = f"http://127.0.0.1:{port}"
-        with asking(f"{url}/api") as answers:
+        with health_check(f"{url}/api") as answers:
             child.wait_until(answers, seconds=START_SECONDS, what="it answered")
         self.ui_url, self.api_url = url, f"{url}/api"
 
@@ -226,7 +226,7 @@ class LocalStack:
 
 
 @contextmanager
-def asking(api_url: str) -> Iterator[Callable[[], bool]]:
+def health_check(api_url: str) -> Iterator[Callable[[], bool]]:
     """A question to a Prefect server: whether it serves by now.
 
     One client for all of them: a new one reads the certificates of the machine each time, which
