@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prefect.events.worker import EventsWorker
@@ -22,7 +22,7 @@ from prefect_vertex.cli.local import free_port
 from prefect_vertex.emulator.control_client import ControlClient
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page, Route, ViewportSize
+    from playwright.sync_api import Browser, Locator, Page, Response, Route, ViewportSize
 
 Photograph = Callable[..., None]
 """Of a name; perhaps also of a height in pixels, and of what is to stand at the top."""
@@ -30,8 +30,14 @@ Photograph = Callable[..., None]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
-PATIENCE_MS = 20_000
-"""For one thing to appear; the first page takes some seconds, on two cores that others use too."""
+PATIENCE_MS = 60_000
+"""For one thing to appear; a page takes seconds, and a server whose database is busy many more."""
+
+FIELDS = """body => [...body.querySelectorAll("input, textarea, .cm-content")]
+    .map(each => `${each.name || each.id}: ${each.value ?? each.innerText}`)"""
+
+LAST = 30
+"""Of a page's requests that a failure is shown with."""
 
 LARGEST = 200_000
 """Bytes of a picture in the documentation."""
@@ -47,9 +53,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in item.path.parts:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.timeout(240))
+            item.add_marker(pytest.mark.timeout(300))
             if lacking:
                 item.add_marker(pytest.mark.skip(reason=lacking))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what the page showed, and what it was told by its server."""
+    report = yield
+    found: dict[str, Any] = item.funcargs if isinstance(item, pytest.Function) else {}
+    if report.failed and "page" in found and not found["page"].is_closed():
+        told = [*found["heard"][-LAST:], *found["script_errors"]]
+        report.sections += [
+            ("the page", _shown(found["page"])),
+            ("what its server answered, and its scripts' errors", "\n".join(told)),
+        ]
+    return report
+
+
+def _shown(page: Page) -> str:
+    """Text and fields of a page, which may have crashed."""
+    from playwright.sync_api import Error
+
+    body = page.locator("body")
+    try:
+        return "\n".join([body.inner_text(), *body.evaluate(FIELDS)])
+    except Error as error:
+        return str(error)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,7 +133,15 @@ def script_errors() -> list[str]:
 
 
 @pytest.fixture
-def page(browser: Browser, installation: Installation, script_errors: list[str]) -> Iterator[Page]:
+def heard() -> list[str]:
+    """What a page asked its server, but for reads that were answered, each with its status."""
+    return []
+
+
+@pytest.fixture
+def page(
+    browser: Browser, installation: Installation, script_errors: list[str], heard: list[str]
+) -> Iterator[Page]:
     """A page that reaches the installation only."""
     context = browser.new_context(
         base_url=installation.stack.ui_url,
@@ -117,7 +158,13 @@ def page(browser: Browser, installation: Installation, script_errors: list[str])
         else:
             route.abort()
 
+    def hear(response: Response) -> None:
+        request = response.request
+        if request.method != "GET" or not response.ok:
+            heard.append(f"{request.method} {request.url} {response.status}")
+
     context.route("**/*", stay_here)
+    context.on("response", hear)
     context.set_default_timeout(PATIENCE_MS)
     opened = context.new_page()
     opened.on("pageerror", lambda error: script_errors.append(str(error)))

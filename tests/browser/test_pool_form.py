@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from prefect.client.schemas.actions import BlockDocumentCreate
+from tests.browser.pages import send
 
 from prefect_vertex.cli.local import program
 from prefect_vertex.planning.hardware import GPU_TYPES
@@ -126,7 +127,7 @@ def test_what_is_chosen_in_the_form_is_stored_and_planned(
     page.get_by_label("Worker Count (Optional)").fill("3")
     heading = page.get_by_role("heading", name="Base Job Template")
     photograph("pool-form", height=1136, top=heading)
-    page.get_by_role("button", name="Save").click()
+    send(page, "Save", ending=f"/work_pools/{POOL}")
     page.wait_for_url(f"**/work-pool/{POOL}*")
 
     expected = deepcopy(template)
