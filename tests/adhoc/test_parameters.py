@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from prefect import flow
 from pydantic import BaseModel, SecretStr
@@ -78,6 +80,8 @@ NAN, INF = float("nan"), float("inf")
         Wish(months=2),
         Span(0.0, 1.0),
         [Wish(), {"at": dt.date(2024, 1, 1)}],
+        np.float64(0.5),
+        pd.Timestamp("2024-02-29"),
     ],
     ids=repr,
 )
@@ -98,6 +102,19 @@ def test_what_json_can_say_arrives(value: object) -> None:
         pytest.param(Wish(level=NAN), "is of type Wish", id="model with NaN"),
         pytest.param(Span(0.0, INF), "is of type Span", id="dataclass with infinity"),
         pytest.param(Wish(key=SecretStr("hidden")), "is of type Wish", id="model with a secret"),
+        pytest.param(np.arange(3), "is of type ndarray", id="array"),
+        pytest.param(np.int64(12), "x of flow 'main' is of type int64", id="NumPy's integer"),
+        pytest.param(
+            [1, np.int64(12)], r"x\[1\] of flow 'main' is of type int64", id="one of a list"
+        ),
+        pytest.param(
+            {"a": ({"b": object(), "c": 1},)}, r"x\['a'\]\[0\]\['b'\] of", id="deep in others"
+        ),
+        pytest.param(np.float32(0.1), "is of type float32", id="NumPy's smaller float"),
+        pytest.param(np.float64("nan"), "is nan", id="NumPy's NaN"),
+        pytest.param(pd.Series([1, 2]), "is of type Series", id="series"),
+        pytest.param(pd.DataFrame({"a": [1]}), "is of type DataFrame", id="data frame"),
+        pytest.param(pd.NaT, "is of type NaTType", id="no time"),
     ],
 )
 def test_what_would_arrive_as_another_value_is_refused(value: object, words: str) -> None:

@@ -28,16 +28,33 @@ def check_parameters(flow: Flow[..., Any], parameters: Mapping[str, Any]) -> Non
     """
     stored = flow.serialize_parameters(dict(parameters))
     for name, encoded in stored.items():
-        value = parameters[name]
-        lost = next(_lost(value, _as_stored(encoded), name), None)
+        lost = next(_lost(parameters[name], _as_stored(encoded), name), None)
         if lost is not None:
-            path, part = lost
-            shown = repr(part) if isinstance(part, float) else f"of type {type(part).__name__}"
+            path, part = _smallest(flow, *lost)
+            known = isinstance(part, float)
+            shown = repr(float(part)) if known else f"of type {type(part).__name__}"
             raise PlanError(
                 f"Parameter {path} of flow {flow.name!r} is {shown}, which JSON cannot say: "
                 "the flow would run with another value.",
                 hint=_advice(part),
             )
+
+
+def _smallest(flow: Flow[..., Any], path: str, value: Any) -> tuple[str, Any]:
+    """The innermost part that cannot be stored; for want of it Prefect stores nothing around it."""
+    for key, part in _parts(value):
+        encoded = flow.serialize_parameters({path: part})[path]
+        lost = next(_lost(part, _as_stored(encoded), f"{path}[{key!r}]"), None)
+        if lost is not None:
+            return _smallest(flow, *lost)
+    return path, value
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple | AbstractSet):
+        yield from enumerate(value)
 
 
 def _as_stored(encoded: Any) -> Any:
