@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Site = Any
 
-pytestmark = pytest.mark.timeout(180)
 
 SCRIPT = """
     import threading

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Site = Any
 
-pytestmark = pytest.mark.timeout(180)
 
 UPLOAD = """
     # What stands for Python on this side waits for the test, and fails then.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Site = Any
 
-pytestmark = pytest.mark.timeout(180)
 
 EACH_WAY = """
     told(bound(plain).submit)

@@ -53,7 +53,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in item.path.parts:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.timeout(300))
             if lacking:
                 item.add_marker(pytest.mark.skip(reason=lacking))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Desk = Any
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 WARNING = "3 replicas run the flow without staging_bucket: barrier and gather fail."
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Desk = Any
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 
 def type_in(*words: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Desk = Any
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 FLOWS = "flows@demo-project.iam.gserviceaccount.com"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # The fixture's class; test modules cannot import a conftest.
     Desk = Any
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 PLACE = "projects/demo-project/locations/us-central1"
 DAY = 86_400.0

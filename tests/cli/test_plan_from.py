@@ -297,7 +297,6 @@ def put(uri: str, content: bytes) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(240)
 def test_a_record_in_a_bucket_says_also_whether_its_code_is_still_there(
     desk: Desk, printed: Printed
 ) -> None:
@@ -316,7 +315,6 @@ def test_a_record_in_a_bucket_says_also_whether_its_code_is_still_there(
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["desk-bucket/launches/none/a1.json", "no-such-bucket/a1.json"])
 def test_a_record_that_is_not_in_the_bucket_is_named(
     desk: Desk, printed: Printed, name: str

@@ -23,9 +23,6 @@ from prefect_vertex.vertex.channel import EMULATOR_VARIABLE
 from prefect_vertex.vertex.gateways import Gateways
 from prefect_vertex.vertex.logs import EMULATOR_VARIABLE as LOGS_VARIABLE
 
-# A dozen jobs at once, on a machine that may be busy.
-pytestmark = pytest.mark.timeout(180)
-
 SITE = Site(
     project="demo-project",
     location="us-central1",

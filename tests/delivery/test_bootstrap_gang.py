@@ -20,9 +20,6 @@ from tests.laptop import opened_laptop
 
 from prefect_vertex.delivery.packing import bootstrap_source, pack_source, packed_bootstrap
 
-# The first of them waits for the server.
-pytestmark = pytest.mark.timeout(120)
-
 JOB = "4711"
 GANG = "prefect-vertex-gang-a1"
 

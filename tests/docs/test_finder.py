@@ -133,7 +133,6 @@ def _pasted(hook: Any, folder: Path, text: str) -> str:
     ],
 )
 @pytest.mark.browser
-@pytest.mark.timeout(120)
 @needs_chromium
 def test_a_pasted_message_finds_its_own_entry_first(
     hook: Any, tmp_path: Path, text: str, first: str
@@ -143,7 +142,6 @@ def test_a_pasted_message_finds_its_own_entry_first(
 
 
 @pytest.mark.browser
-@pytest.mark.timeout(120)
 @needs_chromium
 def test_a_text_without_a_message_is_said_to_have_none(hook: Any, tmp_path: Path) -> None:
     """A reader then knows to look elsewhere."""

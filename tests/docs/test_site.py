@@ -14,7 +14,6 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-pytestmark = pytest.mark.timeout(120)
 _FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 _ONLY_NAMED = frozenset({"canonical", "prev", "next", "license", "alternate"})
 

@@ -23,7 +23,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(180)
 def test_the_folder_alone_runs_as_a_flow_and_leaves_table_forecasts_and_picture(
     example: Path, tmp_path: Path
 ) -> None:

@@ -43,7 +43,6 @@ def _files(contests: list[Contest]) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("divide_by", ["series", "models"])
 @pytest.mark.parametrize("world_size", [3, 8])
 def test_the_results_of_many_replicas_are_those_of_one_to_the_last_bit(

@@ -53,7 +53,6 @@ def test_a_longer_series_is_heavier_and_so_is_a_model_that_fits_more() -> None:
     assert units.weight(Unit(short, "ARIMA")) > units.weight(Unit(short, "ETS"))
 
 
-@pytest.mark.timeout(90)
 def test_a_unit_whose_process_is_killed_is_a_failed_fit_and_the_others_go_on() -> None:
     """In a real pool; the reason is kept for the table."""
     share = [Unit("M8", "Seasonal naive"), Unit("M8", "Theta"), Unit("M69", "Theta")]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import pytest
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 
@@ -15,7 +14,6 @@ from prefect_vertex.replica.store import Folder
 
 Prefect = Any  # the fixture's class; test modules cannot import a conftest
 
-pytestmark = pytest.mark.timeout(180)
 
 SHARED = """
 from dataclasses import dataclass

@@ -17,7 +17,6 @@ from prefect_vertex.replica.store import Folder
 
 Start = Callable[..., subprocess.Popen[str]]
 
-pytestmark = pytest.mark.timeout(90)
 
 UNIT = """
 def unit(number):

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from typing import Any
 
-import pytest
 from prefect import flow, task
 
 from prefect_vertex.replica.seams import runs_around
@@ -79,7 +78,6 @@ def test_outside_of_runs_there_are_none_around() -> None:
     assert runs_around() == []
 
 
-@pytest.mark.timeout(120)
 def test_prefect_tells_the_runs_around_a_call_and_their_tries(prefect: Prefect) -> None:
     """Innermost first: a task of a subflow, submitted or not, and each again after a failure."""
     seen: list[list[tuple[str, int]]] = []
@@ -114,7 +112,6 @@ def test_prefect_tells_the_runs_around_a_call_and_their_tries(prefect: Prefect) 
     assert len({around[-1] for around in seen}) == 1
 
 
-@pytest.mark.timeout(120)
 def test_prefect_tells_them_in_async_flows_and_in_threads_too(prefect: Prefect) -> None:
     """A flow that a task calls is inside that task."""
     seen: list[list[tuple[str, int]]] = []

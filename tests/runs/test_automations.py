@@ -25,7 +25,7 @@ from prefect_vertex.runs.telling import Teller
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 Until = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 DOCS = Path(__file__).parents[2] / "docs" / "automations.md"
 A_JOB = "projects/1/locations/us-central1/customJobs/4711"

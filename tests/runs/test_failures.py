@@ -18,7 +18,7 @@ from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.runs.port import FlowRuns, PrefectUnavailableError, Proposal
 from prefect_vertex.runs.prefect import PrefectFlowRuns
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 NOBODY = str(uuid4())
 CRASH = Proposal(state=RunState.CRASHED, name="Crashed", message="It failed.")
 

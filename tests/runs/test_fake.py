@@ -18,7 +18,7 @@ from prefect_vertex.testing import ManualClock
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 PROPOSALS = [
     Proposal(state=RunState.PENDING, name="Provisioning", message=""),
     Proposal(state=RunState.SCHEDULED, name="AwaitingRetry", message=""),

@@ -22,7 +22,7 @@ from prefect_vertex.runs.translate import to_view
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 
 
 class Replicas:

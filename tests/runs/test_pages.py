@@ -20,7 +20,7 @@ from prefect_vertex.runs.prefect import PrefectFlowRuns
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 ONE = Page(key="vertex-job", data="# One", description="First.")
 TWO = Page(key="vertex-job", data="# Two", description="Second.")
 PICTURE = Page(key="vertex-timeline", data="![](data:image/svg+xml;base64,PHN2Zy8+)")

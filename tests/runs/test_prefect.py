@@ -37,7 +37,7 @@ from prefect_vertex.runs.prefect import PrefectFlowRuns
 if TYPE_CHECKING:
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 NOBODY = str(uuid4())
 A_RESULT = {
     "storage_key": "a-key",

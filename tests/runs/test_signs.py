@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.runs.conftest import Pool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 RUNNING = State(type=StateType.RUNNING)
 
 

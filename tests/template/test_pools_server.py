@@ -29,8 +29,6 @@ FOLDER = Path(__file__).parents[2] / "work_pool_templates"
 FIXTURES = Path(__file__).parent / "fixtures"
 NEEDED = {"region": "us-central1", "image": "i:1", "project": "p"}
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def read(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import pytest
 
 from prefect_vertex.vertex.channel import EMULATOR_VARIABLE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 Launch = Callable[..., Any]
 
