@@ -43,6 +43,7 @@ QUOTA = (8, "The following quota metrics exceed quota limits: custom_model_train
 INTERNAL = (13, "Internal error occurred for the current attempt")
 EXIT_1 = (3, "The replica workerpool0-0 exited with a non-zero status of 1.")
 EXIT_79 = (3, "The replica workerpool1-0 exited with a non-zero status of 79.")
+WAIT_OVER = (4, "no machines in time")
 UNSTARTED = Notes(unstarted=frozenset({1}))
 
 
@@ -62,6 +63,10 @@ def unstarted(a_job: Jobs) -> Jobs:
         ({"error": (2, "An unexpected response.")}, Hop),
         ({"error": (3, "Machine type is not supported.")}, Hop),
         ({"state": "EXPIRED"}, Hop),
+        # Of a job that never was RUNNING the wait was over, not the run.
+        ({"error": WAIT_OVER}, Hop),
+        ({"error": WAIT_OVER, "started": 300}, Crash),
+        ({"error": (4, EXIT_1[1])}, Crash),
         # Its replicas waited for others, though Vertex AI may have called it RUNNING.
         ({"error": EXIT_79}, Hop),
         ({"error": EXIT_79, "started": 300}, Hop),
@@ -227,6 +232,17 @@ def test_a_scheduled_runs_attempt_that_never_began_is_left_to_whoever_takes_it(
     decision = decide(run, [unstarted(error=QUOTA)], RunPolicy(max_restarts=0), now, UNSTARTED)
 
     assert isinstance(decision, expected)
+
+
+def test_a_scheduled_runs_attempt_whose_wait_was_over_is_followed_by_another(
+    a_run: Runs, unstarted: Jobs, now: datetime
+) -> None:
+    run = a_run(RunState.SCHEDULED, previous=RunState.RUNNING)
+
+    decision = decide(run, [unstarted(error=WAIT_OVER)], RunPolicy(max_restarts=0), now, UNSTARTED)
+
+    assert isinstance(decision, Settle)
+    assert decision.outcome.reason is TerminationReason.NO_CAPACITY
 
 
 # --- between attempts -----------------------------------------------------------------------------

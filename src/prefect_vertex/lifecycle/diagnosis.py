@@ -221,8 +221,9 @@ def _reason(job: JobSnapshot, policy: RunPolicy, *, started: bool) -> Terminatio
         return TerminationReason.EXPIRED
     if job.error is None:
         return TerminationReason.UNKNOWN
-    reason = _REASON_OF_CODE.get(job.error.code, TerminationReason.UNKNOWN)
     own_exit = wordings.is_container_end(job.error.message)
+    started = started or job.start_time is not None
+    reason = _reason_of_code(job.error.code, started=started or own_exit)
     if own_exit and reason is TerminationReason.UNKNOWN:
         return TerminationReason.CONTAINER_FAILED
     words = wordings.words_of(wordings.first_line(job.error.message))
@@ -233,7 +234,6 @@ def _reason(job: JobSnapshot, policy: RunPolicy, *, started: bool) -> Terminatio
     )
     if reason is TerminationReason.NO_CAPACITY and not lost and wordings.is_quota(words):
         return TerminationReason.QUOTA
-    started = started or job.start_time is not None
     if policy.spot and started and not own_exit:
         if lost or reason is TerminationReason.NO_CAPACITY:
             # Documented: a Spot job that loses its machines "fails with a STOCKOUT error".
@@ -241,6 +241,14 @@ def _reason(job: JobSnapshot, policy: RunPolicy, *, started: bool) -> Terminatio
         return reason
     # Machines that nobody may take back are not preempted, whatever word is used.
     return TerminationReason.NO_CAPACITY if lost else reason
+
+
+def _reason_of_code(code: int, *, started: bool) -> TerminationReason:
+    reason = _REASON_OF_CODE.get(code, TerminationReason.UNKNOWN)
+    if reason is TerminationReason.TIMED_OUT and not started:
+        # Where no container ever ran, it was the wait for machines that was over.
+        return TerminationReason.NO_CAPACITY
+    return reason
 
 
 def _ran_out_of_time(job: JobSnapshot, policy: RunPolicy) -> bool:

@@ -85,15 +85,19 @@ def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
     """
     if (pending := until_explained(case, job)) is not None:
         return pending
-    if (verdict := _own_verdict(case, job)) in _TIMEOUTS and not never_started(case, job):
+    never = never_started(case, job)
+    if (verdict := _own_verdict(case, job)) in _TIMEOUTS and not never:
         return _crash_by_verdict(case, job, verdict)
     diagnosis = (
-        _superseded(job) if verdict is not None else diagnose(job, case.policy, rescheduled=True)
+        # A job that never began has rescheduled nothing: an earlier one had.
+        _superseded(job)
+        if verdict is not None
+        else diagnose(job, case.policy, rescheduled=not never)
     )
     outcome = outcome_of(diagnosis.reason, job, diagnosis)
     if diagnosis.reason is TerminationReason.CANCELLED_OUTSIDE:
         return MarkCancelled(outcome, diagnosis.message)
-    unstarted = never_started(case, job) and not _is_containers(diagnosis)
+    unstarted = never and not _is_containers(diagnosis)
     if not unstarted and diagnosis.reason not in RESTARTABLE:
         return Crash(outcome, diagnosis.message)
     # What never began was no restart: whoever takes the run goes on with its walk.
