@@ -401,6 +401,59 @@ def test_a_job_that_had_started_is_never_no_room(
     assert classify(when=AFTER, **given).reason is reason
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Machine type "a3-highgpu-8g" is not supported in us-east4.',
+        "Accelerator NVIDIA_L4 is not supported for europe-west12.",
+        "NVIDIA_H100_80GB is not currently supported in the us-central1 region.",
+        "Machine type c3-standard-8 is not available in location northamerica-northeast1.",
+        "Spot VMs are not yet available in southamerica-west1-a",
+        "Serverless training is not offered in the following regions: me-central2",
+        "This machine type is not supported in region us-east4.",
+        "Region us-east4 does not support the machine type a3-highgpu-8g.",
+        "The location europe-southwest1 does not offer it.",
+        "us-east4 doesn't support NVIDIA_L4.",
+    ],
+)
+@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "FAILED_PRECONDITION", ""])
+def test_what_one_place_does_not_have_rules_out_that_place(code: str, text: str) -> None:
+    assert classify(when=AT_CREATE, grpc_code=code, text=text).reason is RefusalReason.NOT_HERE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Accelerator "NVIDIA_TESLA_K80" is not supported for machine type "n1-standard-4"',
+        "Accelerator count 3 is not supported for accelerator k80.",
+        "Replica count is not supported for machine type a2.",
+        "boot_disk_type is not available in version v2.",
+        "Accelerators are not supported for this project.",
+        "The machine type n1-standard-4 does not support accelerator NVIDIA_L4.",
+        "Spot is not supported for us.",
+    ],
+)
+def test_what_no_place_has_is_a_wrong_request(text: str) -> None:
+    refusal = classify(when=AT_CREATE, grpc_code="INVALID_ARGUMENT", text=text)
+
+    assert refusal.reason is RefusalReason.WRONG_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("RESOURCE_EXHAUSTED", "NVIDIA_L4 is not available in us-east4."),
+        ("UNAVAILABLE", "The machines are not available in region us-east4."),
+        ("", "NVIDIA_L4 is not available in us-east4 at the moment."),
+        ("", "a2-highgpu-1g is not available in zone us-east4-a right now. Come back later."),
+    ],
+)
+def test_what_one_place_does_not_have_now_it_may_have_later(code: str, text: str) -> None:
+    refusal = classify(when=AT_CREATE, grpc_code=code, text=text)
+
+    assert refusal.scope in {Scope.HOP_COME_BACK, Scope.AGAIN_THEN_HOP}
+
+
 QUOTA_WORDS = [
     ("quota", "exceeded"),
     ("quotas", "exceed"),
@@ -489,7 +542,7 @@ def test_a_create_s_code_counts_before_a_job_s() -> None:
         (RefusalReason.INTERNAL, Scope.AGAIN_THEN_HOP),
         (RefusalReason.PREEMPTED, Scope.NEXT_AS_RESTART),
         (RefusalReason.AILING, Scope.HOP_COME_BACK),
-        (RefusalReason.NETWORK, Scope.HOP),
+        (RefusalReason.NETWORK, Scope.HOP_COME_BACK),
         (RefusalReason.IMAGE, Scope.HOP),
     ],
 )

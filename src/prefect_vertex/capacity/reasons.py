@@ -19,11 +19,12 @@ class Scope(Enum):
     """Where to try next, and whether this candidate is tried again."""
 
     HOP_COME_BACK = "hop-come-back"
-    """No room now: the next candidate, and this one again in a later pass."""
+    """No room now, on machines or in the network: the next candidate, and this one again in a
+    later pass."""
     HOP_NEVER_BACK = "hop-never-back"
     """Not allowed that much here: the next candidate, and never this one again."""
     HOP = "hop"
-    """A fault of network or image here: the next candidate; a later pass may find it mended."""
+    """A fault of the image here: the next candidate; a later pass may find it mended."""
     STOP = "stop"
     """Wrong request, or cancelled: no candidate is tried any more."""
     SAME_LATER = "same-later"
@@ -69,7 +70,7 @@ SCOPE_OF: Final[dict[RefusalReason, Scope]] = {
     RefusalReason.AILING: Scope.HOP_COME_BACK,
     RefusalReason.PREEMPTED: Scope.NEXT_AS_RESTART,
     RefusalReason.RESCHEDULED: Scope.NEXT_AS_RESTART,
-    RefusalReason.NETWORK: Scope.HOP,
+    RefusalReason.NETWORK: Scope.HOP_COME_BACK,
     RefusalReason.IMAGE: Scope.HOP,
     RefusalReason.CONTAINER: Scope.STOP,
     RefusalReason.TIME_LIMIT: Scope.STOP,

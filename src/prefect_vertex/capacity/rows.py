@@ -57,6 +57,8 @@ _REFINED: Final = frozenset(
     }
 )
 """Codes under which the words say more; the others speak for themselves."""
+_FOR_NOW: Final = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""Codes of what may be had later."""
 _NO_ACCESS: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _WITHOUT_MEANING: Final = frozenset({"", "OK", "UNKNOWN"})
 
@@ -180,20 +182,22 @@ _BY_CODE: Final = (
         codes=frozenset({"OUT_OF_RANGE", "ALREADY_EXISTS"}),
     ),
     *(
-        Row(reason=reason, codes=_REFINED, words=words)
-        for reason, words in (
-            (RefusalReason.ACCESS, wordings.is_no_right_to_act),
-            (RefusalReason.ACCESS, wordings.is_not_set_up),
-            (RefusalReason.RATE, wordings.is_rate),
-            (RefusalReason.NO_ROOM, wordings.is_stockout),
-            (RefusalReason.NETWORK, wordings.is_network_fault),
-            (RefusalReason.QUOTA, wordings.is_quota),
-            (RefusalReason.NOT_HERE, wordings.is_missing_attachment),
-            (RefusalReason.NOT_HERE, wordings.is_elsewhere),
-            (RefusalReason.IMAGE, wordings.is_image_fault),
-            (RefusalReason.PREEMPTED, wordings.is_preemption),
-            (RefusalReason.NO_ROOM, wordings.is_sent_elsewhere),
-            (RefusalReason.NO_ROOM, wordings.is_exhausted),
+        Row(reason=reason, codes=codes, words=words)
+        for reason, codes, words in (
+            (RefusalReason.ACCESS, _REFINED, wordings.is_no_right_to_act),
+            (RefusalReason.ACCESS, _REFINED, wordings.is_not_set_up),
+            (RefusalReason.RATE, _REFINED, wordings.is_rate),
+            (RefusalReason.NO_ROOM, _REFINED, wordings.is_stockout),
+            (RefusalReason.NETWORK, _REFINED, wordings.is_network_fault),
+            (RefusalReason.QUOTA, _REFINED, wordings.is_quota),
+            (RefusalReason.NOT_HERE, _REFINED, wordings.is_missing_attachment),
+            (RefusalReason.NOT_HERE, _REFINED, wordings.is_elsewhere),
+            (RefusalReason.NO_ROOM, _REFINED, wordings.is_not_free),
+            (RefusalReason.NOT_HERE, _REFINED - _FOR_NOW, wordings.is_not_offered),
+            (RefusalReason.IMAGE, _REFINED, wordings.is_image_fault),
+            (RefusalReason.PREEMPTED, _REFINED, wordings.is_preemption),
+            (RefusalReason.NO_ROOM, _REFINED, wordings.is_sent_elsewhere),
+            (RefusalReason.NO_ROOM, _REFINED, wordings.is_exhausted),
         )
     ),
     Row(reason=RefusalReason.WRONG_REQUEST, codes=frozenset({"INVALID_ARGUMENT"})),

@@ -286,7 +286,7 @@ def _first_pass(trail: Trail, count: int) -> int:
 
 
 def _only_faults(trail: Trail, order: Sequence[int]) -> bool:
-    """Whether a whole pass met nothing but faults of networks and images."""
+    """Whether a whole pass met nothing but faults of images."""
     answers = _last_of_each((*trail.ruled_out, *trail.tries))
     return all(each in answers and answers[each].scope is Scope.HOP for each in order)
 

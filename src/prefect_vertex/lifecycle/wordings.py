@@ -27,6 +27,10 @@ _IMAGE: Final = frozenset({"image", "images"})
 _RESOURCE: Final = re.compile(
     r"(?://[\w.-]+/)?\b(?P<path>(?:projects|folders|organizations)(?:/[\w.~%:+-]+)+)"
 )
+_REGION: Final = r"[a-z]+ (?:north|south|east|west|central)+\d+(?: [a-z]\b)?"
+"""A region's or a zone's name, without its hyphens."""
+_PLACE: Final = rf"(?:regions?|locations?|zones?|{_REGION})"
+_HERE: Final = rf"(?:in|for) (?:this |the (?:following )?)?{_PLACE}"
 _OWN_EXIT: Final = re.compile(
     r"\bThe replica workerpool\d+-\d+ (?:exited|ran out)\b|\bnon-?zero (?:exit )?(?:status|code)\b",
     re.IGNORECASE,
@@ -83,6 +87,8 @@ _is_image_trouble: Final = _says(
 _is_network: Final = _says("networks?", "subnetworks?", "subnets?", "vpc", "ip addresses", "ip")
 _is_used_up: Final = _says("exhausted", "no free", "free blocks", "not enough", "ran out")
 _is_absent: Final = _says("not found", "notfound", "does not exist")
+_is_not_available_here: Final = _says(f"not (?:currently |yet )?available {_HERE}")
+_is_for_now: Final = _says("now", "later", "moment", "at this time", "currently", "temporarily")
 _is_rate_sentence: Final = _says("rate limit exceeded", "rate exceeded", "too many requests")
 _is_short: Final = _says("no quota", "not enough quota")
 
@@ -109,7 +115,8 @@ is_cancelled: Final = _says("canceled", "cancelled")
 is_too_large: Final = _says("message larger than max")
 is_elsewhere: Final = _says(
     "same regional location",
-    "not (?:supported|available|offered|enabled) in (?:this |the )?(?:region|location|zone)",
+    f"not (?:currently |yet )?(?:supported|offered|enabled) {_HERE}",
+    f"{_PLACE} (?:{_REGION} )?(?:does not|doesn t) (?:currently |yet )?(?:support|offer)",
     # An organisation's policy on where resources may be.
     "constraints gcp resource locations",
 )
@@ -160,6 +167,16 @@ def is_loss_of_machines(words: str) -> bool:
     if is_stockout(words) or is_preemption(words):
         return True
     return is_sent_elsewhere(words) and not is_quota(words)
+
+
+def is_not_offered(words: str) -> bool:
+    """What this place does not have, as far as the words tell that from what it has no more of."""
+    return _is_not_available_here(words) and not _is_for_now(words)
+
+
+def is_not_free(words: str) -> bool:
+    """What this place may have, and does not have now."""
+    return _is_not_available_here(words) and _is_for_now(words)
 
 
 def is_missing_attachment(words: str) -> bool:
