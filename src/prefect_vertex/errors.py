@@ -103,12 +103,14 @@ class ServiceVerdict:
         reason: `google.rpc.ErrorInfo.reason`, such as `RATE_LIMIT_EXCEEDED`; empty if not sent.
         metadata: `google.rpc.ErrorInfo.metadata`.
         retry_after_seconds: `google.rpc.RetryInfo.retry_delay`, None if not sent.
+        words: Its own sentence, verbatim but for its length.
     """
 
     code: str = ""
     reason: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     retry_after_seconds: float | None = None
+    words: str = ""
 
 
 class ServiceError(PrefectVertexError):

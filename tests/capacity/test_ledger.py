@@ -139,6 +139,22 @@ def test_the_end_names_every_candidate_and_its_last_answer() -> None:
     ]
 
 
+@pytest.mark.parametrize("other", [RefusalReason.NOT_HERE, RefusalReason.NETWORK])
+def test_an_end_for_other_wants_than_machines_asks_for_no_more_machines(
+    other: RefusalReason,
+) -> None:
+    trail = a_trail((0, RefusalReason.IMAGE, "no image"), (1, other, "no"))
+
+    head = exhausted_message(trail, Exhausted("it is late"), ("a", "b")).splitlines()[0]
+
+    assert head == (
+        "The job could not begin in a, b after 2 attempts: it is late. "
+        "Mend what the answers below name, or add other regions."
+    )
+    partly = exhausted_message(trail, Exhausted("it is late"), ("a", "b", "c"))
+    assert partly.startswith("There is no capacity in a, b, c ")
+
+
 def test_the_table_has_a_row_for_each_try_with_the_services_words() -> None:
     trail = a_trail((1, RefusalReason.NO_ROOM, "Resources are\tinsufficient in region: b."))
 

@@ -45,8 +45,9 @@ NO_ROOM_WORDS = "Resources are insufficient in region: us-central1."
 
 
 def refused(words: str, code: str = "RESOURCE_EXHAUSTED") -> ServiceError:
-    kind = RequestRejectedError if code == "INVALID_ARGUMENT" else QuotaExceededError
-    return kind(f"Could not create: {code}: {words}", verdict=ServiceVerdict(code=code))
+    kind = QuotaExceededError if code == "RESOURCE_EXHAUSTED" else RequestRejectedError
+    verdict = ServiceVerdict(code=code, words=words)
+    return kind(f"Could not create: {code}: {' '.join(words.split())}.", verdict=verdict)
 
 
 def places(stage: Stage, run: Run) -> list[str]:
@@ -145,6 +146,15 @@ async def test_a_stockout_is_known_by_its_words_under_any_number(code: int, stag
     assert rows[0]["reason"] == "no machines free now"
 
 
+async def test_a_wait_for_machines_that_is_over_leads_to_the_next_candidate(stage: Stage) -> None:
+    """Vertex AI may end it with the number that also says that a run took too long."""
+    run, _ = await stage.submitted(await stage.worker(), regions=[B])
+    await fail(stage, run, (4, "no machines in time"))
+
+    assert places(stage, run) == [A, B]
+    assert ledger(stage, run) == [("1", A, "no machines free now")]
+
+
 async def test_a_quota_that_refuses_is_hopped_over_and_never_asked_again(stage: Stage) -> None:
     for location in (A, B):
         stage.gateway(location).script("create", refused(QUOTA_WORDS))
@@ -170,6 +180,16 @@ async def test_a_refused_attempt_leaves_its_number_to_the_next(stage: Stage) -> 
     assert (stage.job(run).attempt, run.attempt) == (1, 1)
     (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
     assert [(row["candidate"], row["message"]) for row in rows] == [(A, NO_ROOM_WORDS)]
+
+
+async def test_the_words_of_a_refused_create_are_in_the_ledger_as_they_came(stage: Stage) -> None:
+    words = f"The following quota metrics exceed quota limits:\ta,\tb,{'x' * 1500}\n"
+    stage.gateway(A).script("create", refused(words))
+    run, _ = stage.submit(await stage.worker(), regions=[B])
+    await stage.rest()
+
+    (rows,) = stage.runs.tables[f"vertex-capacity-{run.id}"]
+    assert rows[0]["message"] == words
 
 
 async def test_a_wrong_request_is_sent_once(stage: Stage) -> None:
@@ -235,6 +255,30 @@ async def test_a_new_pause_gives_the_waiting_state_a_new_message(stage: Stage) -
     assert "at 00:01:00 UTC" in first
     assert "at 00:03:00 UTC" in run.message
     assert run.names[-3:] == ["AwaitingCapacity", "Submitting", "AwaitingCapacity"]
+
+
+async def test_a_busy_network_is_come_back_to_where_there_is_no_other(stage: Stage) -> None:
+    words = "Couldn't find free blocks in allocated IP ranges. Please allocate new ranges."
+    stage.gateway().script("create", refused(words, "FAILED_PRECONDITION"))
+    run, _ = stage.submit(await stage.worker())
+    await stage.rest()
+    assert run.name == "AwaitingCapacity"
+    assert "a fault of the network here" in run.message
+    await stage.tick(13)
+
+    assert places(stage, run) == [A]
+
+
+async def test_images_that_can_be_read_nowhere_are_no_want_of_machines(stage: Stage) -> None:
+    words = "The service agent should be granted access to the image gcr.io/p/flows:latest"
+    for location in (A, B):
+        stage.gateway(location).script("create", refused(words, "FAILED_PRECONDITION"))
+    run, ticket = stage.submit(await stage.worker(), regions=[B])
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert run.message.startswith(f"The job could not begin in {A}, {B} after 2 attempts: ")
+    assert (await ticket.wait_ended()).reason is TerminationReason.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -404,7 +448,7 @@ async def test_a_run_that_is_cancelled_between_attempts_is_not_tried_again(
 
 
 def no_answer(code: str, words: str = "try later") -> ServiceError:
-    verdict = ServiceVerdict(code=code)
+    verdict = ServiceVerdict(code=code, words=words)
     return ServiceUnavailableError(f"Could not create: {code}: {words}", verdict=verdict)
 
 
@@ -556,6 +600,59 @@ async def test_a_walk_goes_on_where_a_killed_worker_left_it(stage: Stage) -> Non
     assert places(stage, run) == [A, A]
     assert stage.jobs(run)[-1].attempt == 2
     assert creates(stage) == before + 1
+
+
+async def test_a_pause_that_another_worker_waits_out_is_told_by_it(stage: Stage) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"regions": [B], "capacity": CapacityPolicy(max_attempts=0)}
+    no_room(stage, A, B)
+    run, _ = stage.submit(worker, **wishes)
+    await stage.tick(13)
+    said = run.message
+    assert "Next: us-central1, at 00:03:" in said
+    await taken_again(stage, worker, run, **wishes)
+
+    assert run.names[-3:] == ["Pending", "Submitting", "AwaitingCapacity"]
+    assert run.message == said
+    await stage.tick(3)
+    assert run.names[-2:] == ["Submitting", "AwaitingCapacity"]
+    assert stage.runs.logs[run.id].count(said) == 2
+    assert creates(stage) == 4
+    await stage.tick(10)
+    assert creates(stage) == 6
+
+
+async def test_a_pause_whose_worker_is_lost_twice_ends_in_time(stage: Stage) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"capacity": CapacityPolicy(max_attempts=0)}
+    no_room(stage, A)
+    run, _ = stage.submit(worker, **wishes)
+    await stage.tick(40)
+    second = await taken_again(stage, worker, run, **wishes)
+    await taken_again(stage, second, run, **wishes)
+    assert run.name == "AwaitingCapacity"
+    stage.gateway(A).down.clear()
+    await stage.tick(17)
+
+    assert places(stage, run) == [A]
+    assert stage.job(run).attempt == 1
+    assert run.name == "Provisioning"
+
+
+async def test_a_run_that_is_cancelled_while_another_worker_waits_is_not_tried_again(
+    stage: Stage,
+) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"capacity": CapacityPolicy(max_attempts=0)}
+    no_room(stage, A)
+    run, _ = stage.submit(worker, **wishes)
+    await stage.tick(13)
+    await taken_again(stage, worker, run, **wishes)
+    stage.runs.put(run.id, RunState.CANCELLING)
+    await stage.tick(60)
+
+    assert run.name == "Cancelled"
+    assert creates(stage) == 2
 
 
 async def test_a_stockout_while_no_worker_looked_is_understood_by_the_next(stage: Stage) -> None:
@@ -895,6 +992,41 @@ async def test_a_persons_retry_begins_a_new_walk(stage: Stage) -> None:
     await stage.rest()
 
     assert places(stage, run) == [A, B, A]
+
+
+async def test_a_persons_retry_of_a_run_that_was_preempted_tells_of_no_loss(stage: Stage) -> None:
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"regions": [B], "policy": SPOT}
+    run, _ = await stage.running(worker, **wishes)
+    await preempted(stage, worker, run, **wishes)
+    stage.start(run)
+    await stage.tick()
+    await fail(stage, run, (3, "The replica workerpool0-0 exited with a non-zero status of 1."))
+    assert run.name == "Crashed"
+    before = len(stage.runs.events)
+    stage.runs.put(run.id, RunState.SCHEDULED)
+    stage.submit(worker, run, **wishes)
+    await stage.rest()
+
+    assert places(stage, run) == [A, B, A]
+    told = [event for _, event, _ in list(stage.runs.events)[before:]]
+    assert not [event for event in told if "capacity" in event]
+
+
+async def test_the_event_of_a_loss_names_the_candidate_that_was_lost(stage: Stage) -> None:
+    """Not one that the quotas have ruled out since."""
+    worker = await stage.worker()
+    wishes: dict[str, Any] = {"regions": [B, C], "policy": SPOT}
+    run, _ = await stage.running(worker, **wishes)
+    reason = RefusalReason.QUOTA
+    skipped = {1: Refusal(reason, SCOPE_OF[reason], "the limit is 0")}
+    await preempted(stage, worker, run, **wishes, skipped=skipped)
+
+    assert places(stage, run) == [A, C]
+    (payload,) = [
+        payload for (_, event, _), payload in stage.runs.events.items() if event.endswith(".lost")
+    ]
+    assert (payload["candidate"], payload["next_candidate"]) == (A, C)
 
 
 async def test_other_candidates_than_before_begin_a_new_walk(stage: Stage) -> None:

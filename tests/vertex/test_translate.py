@@ -15,6 +15,7 @@ from google.auth import exceptions as google_auth_exceptions
 from google.cloud.aiplatform_v1 import types
 from google.rpc import error_details_pb2
 
+from prefect_vertex.capacity.walk import MAX_MESSAGE_LENGTH
 from prefect_vertex.errors import (
     AccessDeniedError,
     JobNotFoundError,
@@ -128,6 +129,22 @@ def test_a_token_service_that_does_not_answer_may_answer_later(
     silence: Exception,
 ) -> None:
     assert isinstance(_translate(silence), ServiceUnavailableError)
+
+
+def test_the_service_s_words_are_kept_verbatim_beside_the_message() -> None:
+    words = "List of found errors:\t1.Field: a; Message: b\t " + "x" * 1500
+    original = api_errors.from_grpc_status(grpc.StatusCode.INVALID_ARGUMENT, words)
+
+    error = _translate(original)
+
+    assert error.verdict.words == words
+    assert len(error.message) < 1200
+
+
+def test_no_more_of_the_service_s_words_is_kept_than_a_ledger_has_room_for() -> None:
+    original = api_errors.from_grpc_status(grpc.StatusCode.INVALID_ARGUMENT, "x" * 9000)
+
+    assert _translate(original).verdict.words == "x" * MAX_MESSAGE_LENGTH
 
 
 def test_a_channel_closed_under_the_call_is_no_answer() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from prefect_vertex.capacity.reasons import RefusalReason
 from prefect_vertex.capacity.walk import Exhausted, Next, Trail, Try
 from prefect_vertex.errors import SchedulingError
 from prefect_vertex.planning.scheduling import parse_strategy
@@ -21,6 +22,8 @@ _ADVICE = (
     "Add regions, another machine_type or strategy FLEX_START, ask for more quota, "
     "or raise the limits in capacity."
 )
+_OTHER_WANTS = frozenset({RefusalReason.NOT_HERE, RefusalReason.NETWORK, RefusalReason.IMAGE})
+"""Answers that neither machines nor quota would change."""
 
 
 def names_of(candidates: Sequence[Candidate]) -> tuple[str, ...]:
@@ -66,12 +69,23 @@ def waiting_message(trail: Trail, following: Next, names: Sequence[str], *, wait
     return f"Tried {more}{', '.join(told)}. Next: {names[following.candidate]}, {when}."
 
 
+def is_want_of_capacity(trail: Trail, names: Sequence[str]) -> bool:
+    """Whether more machines or more quota could have helped anywhere."""
+    answers = trail.last_answers
+    return any(
+        place not in answers or answers[place].reason not in _OTHER_WANTS
+        for place in range(len(names))
+    )
+
+
 def exhausted_message(trail: Trail, end: Exhausted, names: Sequence[str]) -> str:
     """What the end says: every candidate, and its last answer."""
-    answers = trail.last_answers
+    answers, where, count = trail.last_answers, ", ".join(names), _attempts(trail)
     lines = [
-        f"There is no capacity in {', '.join(names)} after {_attempts(trail)}: {end.because}. "
-        + _ADVICE
+        f"There is no capacity in {where} after {count}: {end.because}. {_ADVICE}"
+        if is_want_of_capacity(trail, names)
+        else f"The job could not begin in {where} after {count}: {end.because}. "
+        "Mend what the answers below name, or add other regions."
     ]
     for place, name in enumerate(names):
         lines.append(f"{name}: {_answer(answers[place]) if place in answers else 'not tried.'}")
@@ -80,16 +94,18 @@ def exhausted_message(trail: Trail, end: Exhausted, names: Sequence[str]) -> str
 
 def table(trail: Trail, names: Sequence[str]) -> list[Mapping[str, str]]:
     """One row for each try, the oldest first; times in seconds."""
-    return [
-        {
-            "attempt": str(each.attempt or "none"),
-            "candidate": name_of(each, names),
-            "reason": each.reason.value,
-            "message": each.message,
-            "seconds": f"{each.seconds:.0f}",
-        }
-        for each in trail.told
-    ]
+    return [row_of(each, names) for each in trail.told]
+
+
+def row_of(tried: Try, names: Sequence[str]) -> Mapping[str, str]:
+    """A try's row in the table."""
+    return {
+        "attempt": str(tried.attempt or "none"),
+        "candidate": name_of(tried, names),
+        "reason": tried.reason.value,
+        "message": tried.message,
+        "seconds": f"{tried.seconds:.0f}",
+    }
 
 
 def _answer(tried: Try) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from prefect_vertex.capacity.ledger import is_want_of_capacity
 from prefect_vertex.capacity.refusals import (
     SCOPE_OF,
     Refusal,
@@ -121,9 +123,15 @@ def may_be_sent_again(error: ServiceError) -> bool:
 
 def _words_of(error: ServiceError) -> str:
     """The service's own words: the name of a status says less than they do, and may mislead."""
-    _, found, rest = error.message.partition(f": {error.code}")
-    words = rest.partition(": ")[2]
-    return words if error.code and found and words else error.message
+    return error.verdict.words or error.message
+
+
+def reason_of_end(trail: Trail, names: Sequence[str]) -> TerminationReason:
+    """Why a walk came to nothing, for those who are told of its end."""
+    if not is_want_of_capacity(trail, names):
+        return TerminationReason.UNKNOWN
+    only_quota = {each.reason for each in trail.last_answers.values()} == {RefusalReason.QUOTA}
+    return TerminationReason.QUOTA if only_quota else TerminationReason.NO_CAPACITY
 
 
 def crash_for(message: str) -> Crash:

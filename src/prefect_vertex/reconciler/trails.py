@@ -10,7 +10,7 @@ from prefect_vertex.lifecycle.diagnosis import diagnose
 from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
-from prefect_vertex.reconciler.answers import try_of_started
+from prefect_vertex.reconciler.answers import Answer, try_of_started
 from prefect_vertex.reconciler.care import Assignment, Care
 
 _NO_ROOM_THERE = frozenset(
@@ -74,6 +74,18 @@ def _first_after(care: Care, view: RunView, assignment: Assignment, job: JobSnap
     if reason not in _NO_ROOM_THERE:
         return 0
     return (known[0] + 1) % len(assignment.spec.candidates)
+
+
+def place_of(care: Care, view: RunView, answer: Answer) -> int:
+    """The attempt's candidate: the announced one, unless its job is somewhere else."""
+    known = view.candidate(answer.attempt)
+    index = known[0] if known is not None else 0
+    if care.assignment is None or not answer.location:
+        return index
+    locations = [each.location for each in care.assignment.spec.candidates]
+    if index < len(locations) and locations[index] == answer.location:
+        return index
+    return locations.index(answer.location) if answer.location in locations else index
 
 
 def due_after(found: int, labelled: int, *, settled: bool) -> int:

@@ -8,23 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from prefect_vertex.capacity.ledger import exhausted_message, parse_names, table, waiting_message
-from prefect_vertex.capacity.refusals import (
-    RefusalReason,
-    Scope,
+from prefect_vertex.capacity.ledger import (
+    exhausted_message,
+    parse_names,
+    row_of,
+    table,
+    waiting_message,
 )
+from prefect_vertex.capacity.refusals import RefusalReason, Scope
 from prefect_vertex.capacity.trail import format_trail
-from prefect_vertex.capacity.walk import (
-    Exhausted,
-    Next,
-    Trail,
-    Try,
-    next_try,
-    with_try,
-)
+from prefect_vertex.capacity.walk import Exhausted, Next, Trail, Try, next_try, with_try
 from prefect_vertex.lifecycle.decisions import Crash, Hop, Requeue
 from prefect_vertex.lifecycle.history import REQUEUED
-from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome, TerminationReason
+from prefect_vertex.lifecycle.outcomes import Diagnosis, JobOutcome
 from prefect_vertex.lifecycle.run import (
     AWAITING_STATE,
     NAMES_LABEL,
@@ -36,16 +32,22 @@ from prefect_vertex.lifecycle.run import (
     RunView,
 )
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
-from prefect_vertex.reconciler.answers import Answer, Choice, refusal_of_job, try_of_started
+from prefect_vertex.reconciler.answers import (
+    Answer,
+    Choice,
+    reason_of_end,
+    refusal_of_job,
+    try_of_started,
+)
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.reconciler.trails import due_trail
+from prefect_vertex.reconciler.trails import due_trail, place_of
 from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
 
 logger = logging.getLogger(__name__)
 
-_ABOUT_THE_PLACE = frozenset({RefusalReason.NOT_HERE, RefusalReason.NETWORK, RefusalReason.IMAGE})
-"""What the only candidate of a run is not to be called out of capacity for."""
+_ABOUT_THE_PLACE = frozenset({RefusalReason.NOT_HERE, RefusalReason.IMAGE})
+"""What ends a run with one candidate in the answer's own words, as there was no walk."""
 
 
 class Walker:
@@ -69,18 +71,30 @@ class Walker:
         if isinstance(step, Exhausted):
             return await self._give_up(care, view, trail, step)
         if step.at > now:
+            await self._show_pause(care, view, trail, step)
             return step.at
         care.choice = Choice(trail, step.candidate)
         care.waits_for_capacity = False
-        if trail.past != care.trail.past:
+        if trail.past and trail.past[-1] not in care.trail.told:
             await self._tell_loss(care, view, trail, step)
         return None
+
+    async def _show_pause(self, care: Care, view: RunView, trail: Trail, step: Next) -> None:
+        """Say what the run waits for where another process had said it, and the run moved on."""
+        if view.state_name == AWAITING_STATE or care.assignment is None:
+            return
+        fresh = await self._world.runs.read(view.id)
+        if fresh is None or fresh.state_id != view.state_id or view.holder != self._world.signature:
+            return
+        message = waiting_message(trail, step, care.assignment.names, waits=True)
+        if await self._show(view, message, waits=True):
+            self._world.runs.log(view, logging.WARNING, message)
 
     async def _tell_loss(self, care: Care, view: RunView, trail: Trail, step: Next) -> None:
         """The run begins anew elsewhere, because its machines were taken back."""
         names = care.assignment.names if care.assignment is not None else ()
         message = waiting_message(trail, step, names, waits=False)
-        self._tell(view, trail, names, step, what="lost")
+        self._tell(view, trail, trail.past[-1], names, step, what="lost")
         await self._publish(care, view, trail, message)
 
     async def hop(self, care: Care, view: RunView, decision: Hop) -> Crash | Requeue | bool:
@@ -149,7 +163,7 @@ class Walker:
         message = waiting_message(trail, step, assignment.names, waits=waits)
         await self._show(view, message, waits=waits)
         self._world.runs.log(view, logging.WARNING, message)
-        self._tell(view, trail, assignment.names, step)
+        self._tell(view, trail, trail.tries[-1], assignment.names, step)
         care.due_attempt = answer.attempt + 1 if answer.had_job else answer.attempt
         care.to_find = care.rescheduled = care.anew = False
         care.submission = care.choice = care.answer = None
@@ -192,9 +206,7 @@ class Walker:
     async def _give_up(self, care: Care, view: RunView, trail: Trail, end: Exhausted) -> Crash:
         names = care.assignment.names if care.assignment is not None else ()
         message = exhausted_message(trail, end, names)
-        reasons = {each.reason for each in trail.last_answers.values()}
-        only_quota = reasons == {RefusalReason.QUOTA}
-        reason = TerminationReason.QUOTA if only_quota else TerminationReason.NO_CAPACITY
+        reason = reason_of_end(trail, names)
         job = care.newest
         outcome = JobOutcome(
             reason=reason,
@@ -212,7 +224,7 @@ class Walker:
         assignment = care.assignment
         if not answer.had_job and care.trail.serial > answer.serial:
             return care.trail
-        index = _place(care, view, answer)
+        index = place_of(care, view, answer)
         tried = Try(
             attempt=answer.attempt,
             candidate=index,
@@ -231,21 +243,22 @@ class Walker:
             labels[SETTLED_LABEL] = str(answer.attempt)
         await self._world.runs.label(view.id, labels)
 
-    async def _show(self, view: RunView, message: str, *, waits: bool) -> None:
+    async def _show(self, view: RunView, message: str, *, waits: bool) -> bool:
         """Propose AwaitingCapacity; a run that is in it already gets a new message to wait with."""
         if view.state_name == AWAITING_STATE:
             if not waits:
-                return
+                return True
             # The server takes no second state of the same name.
             tried = Proposal(state=RunState.PENDING, name=SUBMITTING_STATE, message=message)
             await self._world.runs.propose(view.id, tried)
         proposal = Proposal(state=RunState.PENDING, name=AWAITING_STATE, message=message)
-        await self._world.runs.propose(view.id, proposal)
+        return await self._world.runs.propose(view.id, proposal)
 
     def _tell(
         self,
         view: RunView,
         trail: Trail,
+        tried: Try,
         names: Sequence[str],
         step: Next,
         *,
@@ -255,7 +268,8 @@ class Walker:
             "next_candidate": names[step.candidate],
             "next_at": step.at.isoformat(timespec="seconds"),
         }
-        payload = {**table(trail, names)[-1], **following}
+        # Not the table's last row: Vertex AI's clock and the worker's may differ.
+        payload = {**row_of(tried, names), **following}
         name = f"prefect-vertex.capacity.{what}"
         self._world.runs.emit(view, name, _key_of(trail), payload)
 
@@ -287,18 +301,6 @@ class Walker:
             await self._world.runs.publish(view, f"vertex-capacity-{view.id}", rows, description)
         except PrefectUnavailableError as error:
             logger.warning("Flow run %s: its ledger was not written. %s", view.id, error)
-
-
-def _place(care: Care, view: RunView, answer: Answer) -> int:
-    """The attempt's candidate: the announced one, unless its job is somewhere else."""
-    known = view.candidate(answer.attempt)
-    index = known[0] if known is not None else 0
-    if care.assignment is None or not answer.location:
-        return index
-    locations = [each.location for each in care.assignment.spec.candidates]
-    if index < len(locations) and locations[index] == answer.location:
-        return index
-    return locations.index(answer.location) if answer.location in locations else index
 
 
 def _key_of(trail: Trail) -> str:

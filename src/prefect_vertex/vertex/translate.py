@@ -64,6 +64,8 @@ RATE_LIMIT_REASON = "RATE_LIMIT_EXCEEDED"
 _ASK_THE_ADDRESS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"})
 _TOO_LARGE = re.compile(r"message larger than max", re.IGNORECASE)
 _MAX_TEXT_LENGTH = 1000
+_MAX_WORDS_LENGTH = 2000
+"""Characters that the ledger of a walk keeps of an answer."""
 
 _HINTS = {
     "SERVICE_DISABLED": "Enable aiplatform.googleapis.com in the project.",
@@ -105,7 +107,7 @@ def _sentence(text: str) -> str:
 
 
 def verdict_of(error: api_errors.GoogleAPICallError) -> ServiceVerdict:
-    """The service's answer in its own terms: status, ErrorInfo, RetryInfo."""
+    """The service's answer in its own terms: status, ErrorInfo, RetryInfo, words."""
     delays = [
         detail.retry_delay.ToTimedelta().total_seconds()
         for detail in error.details
@@ -116,6 +118,7 @@ def verdict_of(error: api_errors.GoogleAPICallError) -> ServiceVerdict:
         reason=error.reason or "",
         metadata=dict(error.metadata or {}),
         retry_after_seconds=delays[0] if delays else None,
+        words=_words(error)[:_MAX_WORDS_LENGTH],
     )
 
 
@@ -137,7 +140,7 @@ def _words(error: api_errors.GoogleAPICallError) -> str:
         if isinstance(detail, error_details_pb2.BadRequest)
         for violation in detail.field_violations
     ]
-    return one_line("; ".join([str(error.message or "no reason given"), *violations]))
+    return "; ".join([str(error.message or "no reason given"), *violations])
 
 
 def _subject(attempted: str, resource_name: str) -> str:
@@ -152,7 +155,7 @@ def from_api_error(
 ) -> ServiceError:
     """Our error for one of Google's."""
     verdict = verdict_of(error)
-    words = _words(error)
+    words = one_line(_words(error))
     place, hint = "", _HINTS.get(verdict.reason, _HINTS.get(verdict.code, ""))
     if verdict.code in _ASK_THE_ADDRESS:
         place, hint = (f" from {peer.address}" if peer.address else ""), peer.check
