@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import anyio.lowlevel
 import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import Abort
+from prefect.exceptions import Abort, ObjectNotFound
 from prefect.runner._flow_run_executor import FlowRunExecutor
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
@@ -92,6 +93,12 @@ class Guarded(GuardedWorker[Any, Any, Any], FaultyWorker):
         self.cancelling.append(flow_run_id)
 
 
+class Unsubmitted(GuardedWorker[Any, Any, Any], PlainWorker):
+    """The guards around the base class itself."""
+
+    type = "seams-test-unsubmitted"
+
+
 @pytest.fixture
 def worker() -> Guarded:
     return Guarded(work_pool_name="a-pool", create_pool_if_not_found=False)
@@ -141,12 +148,16 @@ def test_prefect_still_calls_what_is_overridden(name: str) -> None:
     assert callable(getattr(BaseWorker, name))
 
 
-FAULTS = [
+A_PAGE = json.JSONDecodeError("Expecting value", "<html>login</html>", 0)
+"""What comes of a login or maintenance page that answers with 200."""
+
+FAULTS: list[Exception] = [
     answered(403),
     answered(429),
     answered(500),
     httpx.ConnectError("refused"),
     httpx.ReadTimeout("slow"),
+    A_PAGE,
 ]
 
 
@@ -173,6 +184,17 @@ async def test_a_poll_that_keeps_failing_is_told_once_and_so_is_its_end(
     told = records()
     assert sum("Could not poll for flow runs" in text for text in told) == 1
     assert sum("answers again" in text for text in told) == 1
+
+
+async def test_a_page_in_place_of_the_api_is_told_as_what_it_is(
+    worker: Guarded, records: Callable[[], list[str]]
+) -> None:
+    worker.fault = A_PAGE
+
+    await worker.get_and_submit_flow_runs()
+
+    (told,) = records()
+    assert "What answers at PREFECT_API_URL is not the Prefect API: Expecting value" in told
 
 
 async def test_an_error_that_is_not_the_apis_is_not_swallowed(worker: Guarded) -> None:
@@ -254,6 +276,39 @@ async def test_one_run_that_cannot_be_submitted_ends_nothing_and_frees_its_place
 
     assert worker._submitting_flow_run_ids == {other.id}
     assert worker._limiter.borrowed_tokens == 1
+
+
+class NoDeployment:
+    """A Prefect API that has lost the deployment, and may fail besides."""
+
+    def __init__(self, fault: Exception | None) -> None:
+        self._fault = fault
+
+    async def read_deployment(self, _: UUID) -> None:
+        """It is gone."""
+        raise ObjectNotFound(http_exc=answered(404))
+
+    async def set_flow_run_state(self, *_: object, **__: object) -> None:
+        """Take the state, or fail."""
+        if self._fault is not None:
+            raise self._fault
+
+
+@pytest.mark.parametrize("fault", [None, answered(500)], ids=str)
+async def test_a_run_whose_deployment_is_gone_frees_its_place(fault: Exception | None) -> None:
+    """The base class marks it Cancelled and returns, without a word to the limit."""
+    worker = Unsubmitted(work_pool_name="a-pool", create_pool_if_not_found=False)
+    client: Any = NoDeployment(fault)
+    worker._client = client
+    run = FlowRun(id=uuid4(), flow_id=uuid4(), deployment_id=uuid4())
+    worker._limiter = anyio.CapacityLimiter(1)
+    worker._limiter.acquire_on_behalf_of_nowait(run.id)
+    worker._submitting_flow_run_ids = {run.id}
+
+    await worker._submit_run(run)
+
+    assert worker._submitting_flow_run_ids == set()
+    assert worker._limiter.borrowed_tokens == 0
 
 
 async def test_a_cancellation_of_the_worker_passes_through(worker: Guarded) -> None:

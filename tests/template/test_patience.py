@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +45,8 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "FIRST_PAUSE_SECONDS", 0.001)
 
 
-PASSING = [answered(500), answered(503), answered(429), httpx.ConnectError("refused")]
+A_PAGE = json.JSONDecodeError("Expecting value", "<html>maintenance</html>", 0)
+PASSING = [answered(500), answered(503), answered(429), httpx.ConnectError("refused"), A_PAGE]
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)

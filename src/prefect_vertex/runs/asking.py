@@ -44,8 +44,10 @@ async def asking(*statuses: int) -> AsyncIterator[None]:
             f"The Prefect API did not answer: {type(error).__name__} {error}".rstrip(),
         ) from error
     except ValueError as error:
-        # A proxy's login page comes with 200.
-        raise PrefectUnavailableError(
-            "What answers at PREFECT_API_URL is not the Prefect API: "
-            f"{next(iter(str(error).splitlines()), type(error).__name__)}",
-        ) from error
+        raise PrefectUnavailableError(about_stranger(error)) from error
+
+
+def about_stranger(error: ValueError) -> str:
+    """What an answer says that is not Prefect's: a proxy's login page comes with 200."""
+    words = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"What answers at PREFECT_API_URL is not the Prefect API: {words}"

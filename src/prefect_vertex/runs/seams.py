@@ -30,6 +30,8 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
+from prefect_vertex.runs.asking import about_stranger
+
 C = TypeVar("C", bound=BaseJobConfiguration)
 V = TypeVar("V", bound=BaseVariables)
 R = TypeVar("R", bound=BaseWorkerResult)
@@ -42,6 +44,7 @@ SEAMS: tuple[str, ...] = (
     "_initiate_run",
     "_last_polled_time",
     "_limiter",
+    "_mark_flow_run_as_cancelled",
     "_propose_crashed_state",
     "_release_limit_slot",
     "_submit_adhoc_run",
@@ -51,6 +54,9 @@ SEAMS: tuple[str, ...] = (
     "_work_pool_name",
 )
 """The names; the test looks for each in the installed Prefect."""
+
+API_TROUBLE: tuple[type[Exception], ...] = (httpx.HTTPError, ValueError)
+"""What an API that fails raises; the second where an answer cannot be read: a page in its place."""
 
 
 class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
@@ -66,7 +72,7 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
             return []
         try:
             runs = await super().get_and_submit_flow_runs()
-        except httpx.HTTPError as error:
+        except API_TROUBLE as error:
             self._say_trouble("poll for flow runs", error)
             return []
         self._say_recovered()
@@ -80,12 +86,12 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
             return
         try:
             await super().sync_with_backend()
-        except httpx.HTTPError as error:
+        except API_TROUBLE as error:
             self._say_trouble("send a heartbeat", error)
             return
         try:
             await self.on_synced()
-        except httpx.HTTPError as error:
+        except API_TROUBLE as error:
             self._say_trouble("learn the pool's places", error)
 
     def send_heartbeats(self, ended: threading.Event) -> None:
@@ -101,7 +107,7 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
                     client.send_worker_heartbeat(
                         self._work_pool_name, self.name, self.heartbeat_interval_seconds
                     )
-                except httpx.HTTPError as error:
+                except API_TROUBLE as error:
                     self._say_trouble("send a heartbeat", error)
 
     async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
@@ -111,11 +117,11 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         """
         try:
             await super()._give_worker_labels_to_flow_run(flow_run_id)
-        except httpx.HTTPError as error:
+        except API_TROUBLE as error:
             self._logger.warning(
                 "Flow run %s goes on without the labels that name its worker: %s",
                 flow_run_id,
-                _one_line(error),
+                _words_of(error),
             )
 
     async def _submit_run(self, flow_run: FlowRun) -> None:
@@ -132,6 +138,15 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
             self._release_limit_slot(flow_run.id)
             if self._cancelling_observer is not None:
                 self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
+
+    async def _mark_flow_run_as_cancelled(
+        self, flow_run: FlowRun, state_updates: dict[str, Any] | None = None
+    ) -> None:
+        """End a run whose deployment is gone; the base class would keep its place in the limit."""
+        try:
+            await super()._mark_flow_run_as_cancelled(flow_run, state_updates)
+        finally:
+            self._release_limit_slot(flow_run.id)
 
     async def _cancel_run(self, flow_run_id: UUID) -> None:
         """Leave the cancellation to the reconciler: the base forces Cancelled on a live job."""
@@ -179,7 +194,7 @@ class GuardedWorker(BaseWorker[C, V, R], abc.ABC):
         return UUID(flow_run_id) in self._submitting_flow_run_ids
 
     def _say_trouble(self, attempted: str, error: Exception) -> None:
-        text = f"Could not {attempted}: {_one_line(error)}"
+        text = f"Could not {attempted}: {_words_of(error)}"
         if text != self._api_trouble:
             self._logger.warning("%s The worker goes on.", text)
             self._api_trouble = text
@@ -216,6 +231,10 @@ def _is_ignored(handler: object) -> bool:
     if inspect.isfunction(handler):
         handler = inspect.getclosurevars(handler).nonlocals.get("original_handler")
     return handler is signal.SIG_IGN
+
+
+def _words_of(error: Exception) -> str:
+    return about_stranger(error) if isinstance(error, ValueError) else _one_line(error)
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -23,12 +24,15 @@ logger = logging.getLogger(__name__)
 async def patiently(ask: Callable[[], Awaitable[T]], *, budget_seconds: float | None = None) -> T:
     """Ask, and ask again while the API does not answer, answers 5xx or says that it is too much.
 
+    Also while a page answers in its place, such as one about maintenance.
+
     Args:
         ask: Asks once; safe to repeat.
         budget_seconds: After this long the last error is raised; None: `BUDGET_SECONDS`.
 
     Raises:
         httpx.HTTPError: The API's trouble lasted, or it refused.
+        json.JSONDecodeError: What answers in its place is not it, and that lasted.
     """
     budget = BUDGET_SECONDS if budget_seconds is None else budget_seconds
     deadline = anyio.current_time() + budget
@@ -36,7 +40,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], *, budget_seconds: float | 
     while True:
         try:
             return await ask()
-        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+        except (httpx.TransportError, httpx.HTTPStatusError, json.JSONDecodeError) as error:
             # Runs that were submitted together do not come back together.
             wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret
             if not _may_pass(error) or anyio.current_time() + wait > deadline:
@@ -53,7 +57,11 @@ async def patiently(ask: Callable[[], Awaitable[T]], *, budget_seconds: float | 
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
-def _may_pass(error: httpx.TransportError | httpx.HTTPStatusError) -> bool:
+def _may_pass(
+    error: httpx.TransportError | httpx.HTTPStatusError | json.JSONDecodeError,
+) -> bool:
+    if isinstance(error, json.JSONDecodeError):
+        return True
     if isinstance(error, httpx.TransportError):
         return not isinstance(error, httpx.UnsupportedProtocol)
     status = error.response.status_code

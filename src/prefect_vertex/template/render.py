@@ -6,6 +6,7 @@ it is given, so that a second look at the same objects sees something else.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -152,7 +153,8 @@ def renamed(known: Iterable[str]) -> Iterator[None]:
         if error.response.status_code != HTTPStatus.UNPROCESSABLE_ENTITY:
             raise
         raise as_plan_error(error, known) from error
-    except PlanError:
+    except (PlanError, json.JSONDecodeError):
+        # The second is a page that answered in place of the API.
         raise
     except (ObjectNotFound, ValueError, TypeError, KeyError, AttributeError) as error:
         raise as_plan_error(error, known) from error
