@@ -11,7 +11,6 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -213,13 +212,11 @@ class VertexWorker(AdHocWorker[VertexJobConfiguration, VertexVariables, VertexWo
     async def _submit_to(
         self, reconciler: Reconciler, flow_run: FlowRun, configuration: VertexJobConfiguration
     ) -> Any:
+        from prefect_vertex.reconciler.intake import taken
+
         if self._surroundings is None:  # pragma: no cover - opened with the reconciler
             raise RuntimeError("The worker's adapters are not there.")
-        try:
-            assignment = await self._surroundings.assignment(str(flow_run.id), configuration)
-        except PrefectVertexError as error:
-            return reconciler.refuse(str(flow_run.id), configuration.run_policy(), str(error))
-        return reconciler.take(assignment)
+        return await taken(reconciler, self._surroundings, str(flow_run.id), configuration)
 
     async def kill_infrastructure(
         self,
@@ -273,12 +270,9 @@ class VertexWorker(AdHocWorker[VertexJobConfiguration, VertexVariables, VertexWo
         return waiting > self._settings.submissions_per_minute
 
     def is_worker_still_polling(self, query_interval_seconds: float) -> bool:
-        """Whether both loops are alive: the poll, and a tick in the last three intervals."""
+        """Whether both loops are alive: the poll, and the reconciler's."""
         alive = super().is_worker_still_polling(query_interval_seconds)
-        if self._reconciler is None:
-            return alive
-        silent = datetime.now(UTC) - self._reconciler.last_tick_at
-        return alive and silent <= timedelta(seconds=3 * self._reconciler.interval)
+        return alive and (self._reconciler is None or self._reconciler.is_alive)
 
 
 def _single(error: BaseException) -> BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -19,10 +19,13 @@ from prefect_vertex.errors import (
     ServiceVerdict,
 )
 from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.reconciler.recorder import Recorder
 from prefect_vertex.runs.port import PrefectUnavailableError
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
+
+    from prefect_vertex.reconciler.care import Care
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +174,41 @@ async def test_a_place_that_cannot_be_listed_does_not_hide_another(
     assert caplog.text.count("Cannot see the pool's jobs in us-central1") == 1
 
 
+@pytest.mark.parametrize("method", ["list_live", "list_ended", "describe"])
+async def test_an_unforeseen_fault_in_one_place_is_no_matter_of_another(
+    method: str, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await stage.worker(home=("us-central1", "europe-west4"))
+    for _ in range(5):
+        left, _ = await stage.running(worker)
+        stage.move(stage.job(left), "FAILED", EXIT_1)
+        stage.runs.put(left.id, RunState.COMPLETED)
+    run, _ = await stage.running(worker, location="europe-west4")
+    stage.move(stage.job(run), "FAILED", EXIT_1)
+    stage.gateway().down[method] = ValueError("a row that cannot be read")
+    with caplog.at_level(logging.WARNING):
+        await stage.tick(2)
+
+    assert run.name == "Crashed"
+
+
+async def test_a_fault_of_what_tells_of_runs_ends_no_look(stage: Stage) -> None:
+    """They are attended in one group of tasks."""
+    worker = await stage.worker()
+
+    class Deaf(Recorder):
+        def note(self, care: Care) -> None:
+            raise RuntimeError("a fault that nobody foresaw")
+
+    nowhere: Any = None
+    worker.recorder = Deaf(worker.world, nowhere)
+    run, _ = await stage.running(worker)
+    stage.complete(run)
+    await stage.tick(2)
+
+    assert worker.book == {}
+
+
 async def test_an_unreachable_place_of_another_deployment_holds_up_no_retry(stage: Stage) -> None:
     """A run is looked for where it was and where it may go, not wherever the pool has jobs."""
     worker = await stage.worker(home=("us-central1", "europe-west4"))
@@ -305,6 +343,19 @@ async def test_the_loop_outlives_ticks_that_fail(
 
     assert caplog.text.count("The Prefect API answered 503") == 1
     assert caplog.text.count("The Prefect API answers again.") == 1
+
+
+async def test_the_health_check_is_about_the_loop_and_not_about_one_region(stage: Stage) -> None:
+    """A tick waits for a region that answers nothing until the call's deadline."""
+    worker = await stage.worker()
+    await stage.tick()
+    alive = []
+    for seconds in (20 + 5 + 20, 60):
+        await stage.clock.advance(seconds)
+        alive.append(worker.is_alive)
+    await stage.tick()
+
+    assert [*alive, worker.is_alive] == [True, False, True]
 
 
 async def test_leaving_changes_nothing(stage: Stage) -> None:

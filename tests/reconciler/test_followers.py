@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -255,6 +256,28 @@ async def test_they_are_settled_even_if_prefect_fails_at_first(stage: Stage) -> 
     await stage.tick(10)
 
     assert [run.name, *(each.name for each in followers)] == ["Crashed"] * 3
+
+
+@pytest.mark.parametrize("method", ["followers", "unfinished", "roster", "read_many"])
+async def test_those_of_a_run_that_ended_while_nobody_looked_are_settled_even_if_prefect_fails(
+    method: str, stage: Stage
+) -> None:
+    """A worker looks back once, when it starts."""
+    first = await stage.worker()
+    run, followers = await at_work(stage, first)
+    await stage.kill(first)
+    stage.complete(run)
+    await stage.clock.advance(600)
+    second = await stage.worker()
+    stage.runs.mischief = lambda called: (
+        (PrefectUnavailableError("503"), False) if called == method else None
+    )
+    with suppress(PrefectUnavailableError):
+        await second.tick()
+    stage.runs.mischief = None
+    await stage.tick(3, seconds=30)
+
+    assert {each.name for each in followers} == {"Crashed"}
 
 
 async def test_a_run_of_one_replica_is_not_asked_for_followers(stage: Stage) -> None:

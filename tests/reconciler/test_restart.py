@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import (
     INSTANCE_LABEL,
     RunState,
 )
+from prefect_vertex.runs.port import PrefectUnavailableError
 
 if TYPE_CHECKING:
     from tests.reconciler.conftest import Stage
+    from tests.reconciler.fakes import Run
 
     from prefect_vertex.reconciler.loop import Reconciler
 
@@ -197,3 +201,64 @@ async def test_a_restart_with_many_live_jobs_reads_pages_and_not_jobs(stage: Sta
 
     assert gateway.calls == {"list_live": 3}
     assert stage.runs.calls["read"] == 0
+
+
+async def test_a_run_that_began_elsewhere_while_it_was_to_be_found_here_is_watched(
+    stage: Stage,
+) -> None:
+    """And adopted, once that other worker is gone."""
+    first, second = await stage.worker("a"), await stage.worker("b")
+    run = stage.runs.add()
+    stage.runs.poison[run.id] = PrefectUnavailableError("503")
+    _, ticket = stage.submit(first, run)
+    await stage.rest()
+    del stage.runs.poison[run.id]
+    stage.workers.remove(first)
+    stage.runs.offline.add("a")
+    await stage.tick(30, seconds=15)
+    stage.submit(second, run)
+    await stage.rest()
+    stage.start(run)
+    await stage.tick(2)
+    stage.runs.offline.discard("a")
+    stage.workers.append(first)
+    await stage.tick(20, seconds=15)
+
+    assert first.waiting_submissions == 0
+    assert ticket.resource_name == stage.job(run).resource_name
+    await stage.kill(second)
+    stage.runs.offline.add("b")
+    await stage.tick(20, seconds=15)
+    assert run.id in stage.slots["a"].taken
+
+
+async def deleted_without_a_name(stage: Stage) -> tuple[Run, Reconciler]:
+    """A Running run that names no job, and whose job was deleted while no worker looked."""
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    job = stage.job(run)
+    await stage.kill(worker)
+    run.identifier = ""
+    stage.vanish(job)
+    run.claims["prefect-vertex-start-a1-r0"] = json.dumps(
+        {"nonce": "c0ffee" * 5, "job": job.resource_name.job_id}
+    )
+    return run, await stage.worker()
+
+
+async def test_a_deleted_job_that_only_its_container_named_crashes_its_run(stage: Stage) -> None:
+    run, _ = await deleted_without_a_name(stage)
+    await stage.tick(20, seconds=30)
+
+    assert run.name == "Crashed"
+    assert "no longer exists" in run.message
+
+
+async def test_a_run_whose_job_nothing_names_is_looked_for_without_end(stage: Stage) -> None:
+    """It may still come; but what is remembered of the looks does not grow."""
+    run, worker = await deleted_without_a_name(stage)
+    run.claims.clear()
+    await stage.tick(60, seconds=60)
+
+    assert run.name == "Running"
+    assert len(worker.book[run.id].looks) == RunPolicy().create_settle_looks

@@ -119,6 +119,14 @@ async def test_an_answer_that_is_not_prefects_is_a_failure_too(body: bytes) -> N
                     await call(runs)
 
 
+async def test_that_a_lease_is_not_found_says_nothing_of_it() -> None:
+    """Of one that it has lost the server says 410; 404 is a proxy's, or another server's."""
+    with answering(404) as url:
+        async with PrefectClient(url) as client:
+            with pytest.raises(PrefectUnavailableError, match="answered 404"):
+                await PrefectFlowRuns(client, "a-pool").renew_lease(NOBODY)
+
+
 async def test_an_api_that_does_not_answer_knows_nothing_of_any_run() -> None:
     with answering(200) as url:
         pass

@@ -124,7 +124,9 @@ class Actor:
                 if is_ours(job):
                     care.see(job, target)
         if care.newest_attempt < max(view.attempt, care.contested_attempt, 1):
-            care.looks = (*care.looks, self._world.clock.now())
+            # The first ones and the last: however long it goes on, no more is to be known.
+            kept = care.looks[: max(1, care.policy.create_settle_looks - 1)]
+            care.looks = (*kept, self._world.clock.now())
         else:
             care.looks = ()
         return True

@@ -84,7 +84,8 @@ class Care:
         jobs: The last look at each of its jobs, by location and id.
         targets: Where each of its jobs was seen.
         tickets: Who waits for it here.
-        due_attempt: The attempt that this process is to create, 0 if none.
+        due_attempt: The attempt that this process is to create, 0 if none; -1 until it is known.
+        taken_at: When it was last submitted here; what was read of it before is out of date.
         to_find: Its jobs have to be looked for before an attempt may be created.
         claimed_attempt: The attempt for which this process has won the create claim.
         contested_attempt: An attempt that somebody else had claimed; it may have a job.
@@ -128,6 +129,7 @@ class Care:
     targets: dict[tuple[str, str], Target] = field(default_factory=dict)
     tickets: list[Ticket] = field(default_factory=list)
     due_attempt: int = 0
+    taken_at: datetime | None = None
     to_find: bool = False
     claimed_attempt: int = 0
     contested_attempt: int = 0
@@ -261,7 +263,7 @@ class Care:
         known = self.absences.get(name.key) or Absence(name=name)
         job = self.jobs.pop(name.key, None)
         attempt = job.attempt if job is not None else known.attempt
-        self.absences[name.key] = Absence(name=name, attempt=attempt, times=(*known.times, now))
+        self.absences[name.key] = Absence(name=name, attempt=attempt, times=(*known.times[:1], now))
 
     def start(self, name: ResourceName) -> None:
         """Tell everybody who waits that the job exists.
@@ -284,9 +286,35 @@ class Care:
         for ticket in self.tickets:
             ticket.end(outcome, crashed=crashed)
         self.tickets.clear()
-        self.due_attempt = 0
-        self.to_find = False
-        self.failed = None
+        self.nothing_due()
+        self.done = True
+
+    def nothing_due(self) -> None:
+        """Forget the due attempt."""
+        self.due_attempt, self.to_find, self.failed = 0, False, None
         self.submission = self.choice = self.answer = None
         self.waits_for_capacity = False
-        self.done = True
+
+    def watch(self) -> None:
+        """The run goes on: what was still to be found or refused here has begun elsewhere."""
+        if self.to_find or self.due_attempt < 0 or self.failed is not None:
+            self.nothing_due()
+            self.announced = False
+        unmet = any(ticket.resource_name is None for ticket in self.tickets)
+        if unmet and self.newest is not None and not self.due_attempt:
+            self.start(self.newest.resource_name)
+
+    def begin(self, policy: RunPolicy, now: datetime) -> Ticket:
+        """The run is submitted here, now; nothing of an earlier time says anything about this one.
+
+        What was tried then may be hours old: another worker may have had the run since.
+        """
+        self.nothing_due()
+        self.policy, self.taken_at = policy, now
+        self.due_attempt, self.announced = -1, False
+        self.claimed_attempt = self.contested_attempt = self.settled_attempt = 0
+        self.rescheduled = self.anew = self.vanished = False
+        self.looks = ()
+        ticket = Ticket()
+        self.tickets.append(ticket)
+        return ticket

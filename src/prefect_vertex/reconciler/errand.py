@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 import anyio
 
-from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.lifecycle.run import (
     BUNDLE_LABEL,
     INSTANCE_LABEL,
@@ -21,9 +20,9 @@ from prefect_vertex.lifecycle.run import (
     RunState,
     RunView,
 )
+from prefect_vertex.reconciler.intake import taken
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.reconciler.tickets import Ticket
 from prefect_vertex.reconciler.wiring import Surroundings
 from prefect_vertex.runs.port import PrefectUnavailableError
 from prefect_vertex.template import VertexJobConfiguration
@@ -53,7 +52,7 @@ async def run_errand(
         with suppress(PrefectUnavailableError):  # what it says until then is on the safe side
             await world.runs.label(run_id, {BUNDLE_LABEL: bundle})
     async with Reconciler(world) as reconciler:
-        ticket = await _taken(reconciler, surroundings, run_id, configuration)
+        ticket = await taken(reconciler, surroundings, run_id, configuration)
         async with anyio.create_task_group() as group:
             group.start_soon(_attend, reconciler, run_id)
             await ticket.wait_started()
@@ -62,19 +61,6 @@ async def run_errand(
     # From here on nothing may raise: the base class would crash a run that has a live job.
     with suppress(PrefectUnavailableError):  # Prefect calls this process offline soon enough
         await _let_go(world, run_id)
-
-
-async def _taken(
-    reconciler: Reconciler,
-    surroundings: Surroundings,
-    run_id: str,
-    configuration: VertexJobConfiguration,
-) -> Ticket:
-    try:
-        assignment = await surroundings.assignment(run_id, configuration)
-    except PrefectVertexError as error:
-        return reconciler.refuse(run_id, configuration.run_policy(), str(error))
-    return reconciler.take(assignment)
 
 
 async def _attend(reconciler: Reconciler, run_id: str) -> None:

@@ -13,15 +13,14 @@ from anyio.abc import TaskGroup
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.reconciler.answers import crash_for
+from prefect_vertex.reconciler.bystanders import chronicler_of, note, streams_of
 from prefect_vertex.reconciler.care import Assignment, Care
-from prefect_vertex.reconciler.chronicler import Chronicler
 from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.places import Places
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.recorder import Recorder
 from prefect_vertex.reconciler.steps import Attendant
-from prefect_vertex.reconciler.streams import Streams
 from prefect_vertex.reconciler.tickets import Ticket
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -33,6 +32,10 @@ FIRST_LOOK_BACK = timedelta(days=1)
 
 OVERLAP_SECONDS = 30.0
 """How far back the runs that ended are read again: clocks differ, and reads take time."""
+
+SLOW_TICK_SECONDS = 60.0
+"""How long a tick may take: a region that answers nothing keeps it for a call's whole deadline, and
+a new process would be kept as long."""
 
 BACKOFF_MAX_SECONDS = 60.0
 """Longest pause of a loop whose ticks fail."""
@@ -52,8 +55,8 @@ class Reconciler:
         self._observer = Observer(world, self.book)
         self._upkeep = Upkeep(world, self.book)
         self._attendant = Attendant(world, self._upkeep)
-        self.streams = _streams_of(world, self._upkeep)
-        self.chronicler = _chronicler_of(world, self._upkeep)
+        self.streams = streams_of(world, self._upkeep)
+        self.chronicler = chronicler_of(world, self._upkeep)
         self.recorder = Recorder(world, world.objects) if world.objects is not None else None
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
@@ -63,7 +66,7 @@ class Reconciler:
         self._swept_at: datetime | None = None
         self._wanted: set[str] = set()
         self._prefect_trouble = ""
-        self.last_tick_at = world.clock.now()
+        self._alive_until = self._next_due(world.figures.tick_seconds)
         self.failures = 0
 
     async def __aenter__(self) -> Self:
@@ -92,27 +95,23 @@ class Reconciler:
 
     def take(self, assignment: Assignment) -> Ticket:
         """Put a run that this process moved to Pending under care; its job is created at once."""
-        care = self.book.setdefault(assignment.run_id, Care(run_id=assignment.run_id))
-        care.assignment = assignment
-        care.policy = assignment.policy
-        care.due_attempt = care.due_attempt or -1
-        care.to_find, care.announced = True, False
-        care.settled_attempt = care.contested_attempt = 0
-        care.waits_for_capacity = False
+        care = self._care(assignment.run_id)
+        ticket = care.begin(assignment.policy, self.world.clock.now())
+        care.assignment, care.to_find = assignment, True
         self._places.add(candidate.target for candidate in assignment.spec.candidates)
-        ticket = Ticket()
-        care.tickets.append(ticket)
         self._start(care)
         return ticket
 
+    def hold(self, run_id: str, policy: RunPolicy) -> Ticket:
+        """Keep a run that this process moved to Pending, until it is known what it asks for."""
+        return self._care(run_id).begin(policy, self.world.clock.now())
+
     def refuse(self, run_id: str, policy: RunPolicy, message: str) -> Ticket:
         """Crash a run that this process holds and that cannot be asked for; tried until it took."""
-        care = self.book.setdefault(run_id, Care(run_id=run_id))
-        care.policy = policy
+        care = self._care(run_id)
+        ticket = care.begin(policy, self.world.clock.now())
         care.due_attempt = care.newest_attempt + 1
         care.failed = crash_for(message)
-        ticket = Ticket()
-        care.tickets.append(ticket)
         self._start(care)
         return ticket
 
@@ -194,7 +193,6 @@ class Reconciler:
         if self.chronicler is not None:
             self.chronicler.look(view for view in views.values() if view.is_final)
         self._wanted |= {run_id for run_id in views if self._concerns(views[run_id])}
-        self._ended_since = begun
         self._wanted |= self._due()
         if self._swept_at is None:
             self._wanted |= await left_behind(self.world, views.values())
@@ -206,11 +204,21 @@ class Reconciler:
         for run_id in sorted(self._wanted):
             self._start(self._care(run_id), views.get(run_id))
         self._wanted = set()
+        # Only now: what ended is read once more if Prefect failed above.
+        self._ended_since = begun
         await self._upkeep.renew_leases()
         if self.streams is not None:
             self.streams.look(self.book, views)
         self._forget()
-        self.last_tick_at = self.world.clock.now()
+        self._alive_until = self._next_due(self.interval)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop goes on; the health check asks from a thread of its own."""
+        return self.world.clock.now() <= self._alive_until
+
+    def _next_due(self, interval: float) -> datetime:
+        return self.world.clock.now() + timedelta(seconds=3 * interval + SLOW_TICK_SECONDS)
 
     def _sweep_due(self, now: datetime) -> bool:
         pause = timedelta(seconds=self.world.figures.sweep_seconds)
@@ -283,10 +291,7 @@ class Reconciler:
     async def _attend(self, care: Care, view: RunView | None) -> None:
         try:
             await self._attendant.attend(care, view)
-            if self.recorder is not None:
-                self.recorder.note(care)
-            if self.chronicler is not None:
-                self.chronicler.note(care)
+            note(care, self.recorder, self.chronicler)
         except PrefectUnavailableError as error:
             self._say_prefect(str(error))
         finally:
@@ -300,15 +305,3 @@ class Reconciler:
         if not trouble and self._prefect_trouble:
             logger.info("The Prefect API answers again.")
         self._prefect_trouble = trouble
-
-
-def _streams_of(world: World, upkeep: Upkeep) -> Streams | None:
-    if world.log_source is None or world.journal is None:
-        return None
-    return Streams(world, world.log_source, world.journal, is_gone=upkeep.is_process_gone)
-
-
-def _chronicler_of(world: World, upkeep: Upkeep) -> Chronicler | None:
-    if world.pages is None:
-        return None
-    return Chronicler(world, world.pages, world.prices, is_gone=upkeep.is_process_gone)

@@ -47,23 +47,23 @@ class Observer:
 
         async def one(target: Target) -> None:
             try:
-                jobs = await self._world.gateways.for_target(target).list_live(self._world.pool_id)
-            except ServiceError as error:
-                self._trouble(target, error)
-                return
+                pages.append(await self._look_at(target, changed))
             except Exception as error:  # noqa: BLE001 - one place's fault never touches another
                 self._trouble(target, error)
-                return
-            self._recovered(target)
-            pages.append(-(-len(jobs) // 100) or 1)
-            changed.update(self._compare(target, jobs))
-            changed.update(await self._follow_left(target, jobs))
 
         async with anyio.create_task_group() as group:
             for target in targets:
                 group.start_soon(one, target)
         self.pages = max(pages, default=1)
         return changed
+
+    async def _look_at(self, target: Target, changed: set[str]) -> int:
+        """List one place; returns the pages, and adds to the changed at once: it is seen once."""
+        jobs = await self._world.gateways.for_target(target).list_live(self._world.pool_id)
+        self._recovered(target)
+        changed.update(self._compare(target, jobs))
+        await self._follow_left(target, jobs, changed)
+        return -(-len(jobs) // 100) or 1
 
     def _compare(self, target: Target, jobs: Iterable[JobSnapshot]) -> set[str]:
         changed = set()
@@ -78,7 +78,9 @@ class Observer:
                 changed.add(care.run_id)
         return changed
 
-    async def _follow_left(self, target: Target, jobs: Iterable[JobSnapshot]) -> set[str]:
+    async def _follow_left(
+        self, target: Target, jobs: Iterable[JobSnapshot], changed: set[str]
+    ) -> None:
         """Find out about the jobs that were live and are in the list no more."""
         listed = {job.resource_name.key for job in jobs}
         left = [
@@ -87,16 +89,11 @@ class Observer:
             for key, job in care.jobs.items()
             if not job.is_terminal and key not in listed and care.targets.get(key) == target
         ]
-        gateway = self._world.gateways.for_target(target)
-        changed: set[str] = set()
         if len(left) > MANY_LEFT:
             # A little slack: the row's own time may be rounded.
             since = min(job.create_time for _, job in left) - timedelta(seconds=1)
-            try:
-                ended = await gateway.list_ended(self._world.pool_id, since)
-            except ServiceError as error:
-                self._trouble(target, error)
-                return changed
+            gateway = self._world.gateways.for_target(target)
+            ended = await gateway.list_ended(self._world.pool_id, since)
             rows = {job.resource_name.key: job for job in ended}
             for care, job in left:
                 if (row := rows.get(job.resource_name.key)) is not None and care.see(row, target):
@@ -106,7 +103,6 @@ class Observer:
             # The rest follows at the next tick: absence alone is no news.
             if await self._describe(target, care, job):
                 changed.add(care.run_id)
-        return changed
 
     async def _describe(self, target: Target, care: Care, job: JobSnapshot) -> bool:
         gateway = self._world.gateways.for_target(target)
@@ -115,7 +111,7 @@ class Observer:
         except JobNotFoundError:
             care.miss(job.resource_name, self._world.clock.now())
             return True
-        except ServiceError as error:
+        except Exception as error:  # noqa: BLE001 - one job's fault never hides the next
             self._trouble(target, error)
             return False
         return care.see(seen, target)

@@ -29,7 +29,12 @@ from prefect_vertex.planning.links import shell_links
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.reconciler.starts import first_to_start, has_begun, has_started
+from prefect_vertex.reconciler.starts import (
+    first_to_start,
+    has_begun,
+    has_started,
+    name_by_start,
+)
 from prefect_vertex.reconciler.trails import due_after
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -71,6 +76,8 @@ class Attendant:
         """
         try:
             care.look_at = None
+            if view and care.taken_at and view.observed_at < care.taken_at:
+                view = None
             await self._take_steps(care, view)
         except PrefectUnavailableError:
             self._later(care)
@@ -126,7 +133,7 @@ class Attendant:
     ) -> Decision | None:
         """What to do next; None: find out first which attempt is due."""
         if view is None:
-            care.gone = (*care.gone, self.world.clock.now())
+            care.gone = (*care.gone[:1], self.world.clock.now())
         else:
             care.gone = ()
             self._upkeep.learn(care, view)
@@ -134,9 +141,12 @@ class Attendant:
                 return None
             if view.is_final or view.state is RunState.CANCELLING:
                 care.to_find = False
+            elif view.state in {RunState.RUNNING, RunState.PAUSED}:
+                care.watch()
         care.done = False
         if view is not None:
             await self._read_start_claim(care, view, jobs)
+            view = await name_by_start(self.world.runs, care, view)
             await self._read_starts(care, view)
             await self._read_signs(care, view)
             if care.failed is not None:
@@ -184,7 +194,8 @@ class Attendant:
             # Ended, or suspended, and submitted again: what went before is no part of a walk.
             care.anew = came_from not in {None, RunState.RUNNING}
             self._judge_by_last_policy(care, view)
-            if care.submission is not None and care.submission.attempt != due:
+            tried = care.submission
+            if tried is not None and (tried.attempt != due or care.choice is None):
                 care.submission = care.choice = care.answer = None
             care.due_attempt, care.to_find, care.looks = due, False, ()
             care.contested_attempt = 0

@@ -263,9 +263,8 @@ class Submitter:
 
     async def yield_to(self, care: Care, view: RunView) -> None:
         """Another process has created the job of this wait; this one only watches."""
-        care.due_attempt, care.to_find, care.submission, care.looks = 0, False, None, ()
-        care.announced, care.contested_attempt = False, 0
-        care.choice = care.answer = None
+        care.nothing_due()
+        care.announced, care.contested_attempt, care.looks = False, 0, ()
         logger.info("Flow run %s is held by %s; watching it.", view.id, view.holder)
         if care.newest is not None and care.newest_attempt >= view.attempt:
             care.start(care.newest.resource_name)

@@ -128,6 +128,11 @@ class Surroundings:
             ),
         )
 
+    @property
+    def create_budget_seconds(self) -> float:
+        """How long an outage may last that costs no run."""
+        return self._settings.create_budget_seconds
+
     async def assignment(self, run_id: str, configuration: VertexJobConfiguration) -> Assignment:
         """What a run asks for, judged before anything is created.
 

@@ -31,7 +31,7 @@ from prefect_vertex.runs.artifacts import Artifacts, Written
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
 from prefect_vertex.runs.once import SentOnce
-from prefect_vertex.runs.port import Proposal, Roster
+from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
 from prefect_vertex.runs.signs import last_sign
 from prefect_vertex.runs.submitters import is_submitter
 from prefect_vertex.runs.telling import Teller, emit_job_event, write_line
@@ -229,7 +229,12 @@ class PrefectFlowRuns:
                     uuid.UUID(lease_id),
                     self._lease_seconds,
                 )
-        except StatusError:
+        except StatusError as error:
+            if error.status != HTTPStatus.GONE:
+                # Of a lease that it has lost the server says "gone"; this was not the server.
+                raise PrefectUnavailableError(
+                    f"The Prefect API answered {error.status} to the renewal of a lease.",
+                ) from error
             return False
         return True
 
