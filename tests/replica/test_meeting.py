@@ -71,6 +71,23 @@ def test_a_retry_gathers_the_same_list_also_where_it_brings_another_value(
     assert leader.gather("mine, later", "parts") == first == ["mine", "theirs"]
 
 
+def test_a_retry_that_came_to_fewer_places_than_the_others_is_an_error(members: Members) -> None:
+    """Its own code left some out, and it got the values of those for the later ones."""
+    leader, follower = (Meeting(member) for member in members(2))
+    for phase in range(4):
+        follower.gather(phase, "parts / all")
+    assert leader.gather(0, "parts / all") == [0, 0]
+    leader.check_visits()
+    leader.start_over()
+    for phase in (1, 2, 3):
+        leader.gather(phase, "parts / all")
+
+    with pytest.raises(
+        ReplicaError, match=r"left out visits of gather 'parts / all'.*a name of its own"
+    ):
+        leader.check_visits()
+
+
 def test_what_was_left_by_an_earlier_attempt_does_not_count(members: Members, doing: Any) -> None:
     for member in members(2, attempt=1):
         doing(Meeting(member).barrier, "ready")

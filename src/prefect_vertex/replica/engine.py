@@ -1,7 +1,7 @@
 """`python -m prefect_vertex.replica.engine SCRIPT engine|hook …`: a replica's flow run process.
 
-Prefect's own engine, with the flow's function wrapped: each call begins the counting of barriers
-anew, and the leader's ends with a wait for the followers, before its final state is proposed.
+Prefect's own engine, with the flow's function wrapped: each call begins another try of the
+barriers, and the leader's ends with a wait for the followers, before its final state is proposed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from prefect_vertex.replica.ending import Followers
 from prefect_vertex.replica.membership import RUN_ID, Membership
 from prefect_vertex.replica.seams import run_engine
-from prefect_vertex.replica.view import end_meeting, start_over
+from prefect_vertex.replica.view import check_visits, end_meeting, start_over
 
 
 class Ceremony:
@@ -35,7 +35,7 @@ class Ceremony:
         return run is not None and str(run.id) == os.environ.get(RUN_ID)
 
     def begin(self) -> None:
-        """Count anew; a leader's retry fails at once where a follower has failed for good.
+        """Begin a try; a leader's retry fails at once where a follower has failed for good.
 
         From here on this process is the one that meets the other replicas.
         """
@@ -49,12 +49,14 @@ class Ceremony:
         if self._leads:
             end_meeting()
             Followers(self._member).wait()
+            check_visits()
 
     async def end_async(self) -> None:
         """Wait for them without holding up the event loop."""
         if self._leads:
             await asyncio.to_thread(end_meeting)
             await Followers(self._member).wait_async()
+            await asyncio.to_thread(check_visits)
 
     @property
     def _leads(self) -> bool:

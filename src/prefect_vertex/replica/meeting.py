@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.membership import Membership
@@ -85,13 +86,35 @@ class Meeting:
         self._posts = Posts(self._folder, member.rank)
 
     def start_over(self) -> None:
-        """Begin counting visits anew: a flow that is retried gets the same answers again."""
+        """Begin another try of the flow, which gets the same answers again."""
         self._visits.start_over()
         self._posts.start_over()
 
     def end(self) -> None:
         """Say that this replica comes to no further barrier, though it has not left yet."""
         self._posts.end()
+
+    def check_visits(self) -> None:
+        """See, once all others have ended, that no retry took one visit for another.
+
+        Raises:
+            ReplicaError: One may have: a try came to fewer visits than the one before, or others
+                have come to more.
+        """
+        made = self._visits.of_retries()
+        doubtful = set(self._visits.uncertain())
+        for kind in _PLACES if made else ():
+            for name in self._folder.entries(kind):
+                place, visit, _ = f"{kind}{name}".rsplit("/", 2)
+                if int(visit) >= made.get(place, math.inf):
+                    doubtful.add(place)
+        if doubtful:
+            kind, _, name = min(doubtful).partition("/")
+            raise ReplicaError(
+                f"A retry left out visits of {kind} {unquote(name)!r}, and may have taken one for"
+                " another.",
+                hint="Give each visit that a retry may leave out a name of its own.",
+            )
 
     def barrier(self, name: str) -> None:
         """Wait until every replica has come to the same visit of this barrier.

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from prefect_vertex.replica.visits import Around
+
 SUPERVISOR = "prefect_vertex.replica.supervisor"
 ENGINE = "prefect_vertex.replica.engine"
 
@@ -209,23 +211,63 @@ def run_engine(arguments: list[str], wrap: Callable[[Any], Any]) -> None:
     runpy.run_path(arguments[0], run_name="__main__")
 
 
-def runs_around() -> list[tuple[str, int]]:
-    """The flow and task runs that the caller is in, innermost first: id and number of the try.
+def runs_around() -> list[Around]:
+    """The flow and task runs that the caller is in, innermost first.
 
     Empty outside of runs, and where Prefect is not loaded at all.
     """
     context = sys.modules.get("prefect.context")
     if context is None:
         return []
-    tasks = [each.task_run for each in _entered(context.TaskRunContext)]
-    flows = [each.flow_run for each in _entered(context.FlowRunContext) if each.flow_run]
-    around: list[Any] = []
-    for flow_run in flows:
-        around += [task for task in tasks if task.flow_run_id == flow_run.id]
-        around.append(flow_run)
-    around = around or tasks  # a task outside of any flow
+    tasks = list(_entered(context.TaskRunContext))
+    flows = [each for each in _entered(context.FlowRunContext) if each.flow_run]
+    around: list[Around] = []
+    for place, flow in enumerate(flows):
+        around += [_task(each, flow) for each in tasks if _is_in(each, flow)]
+        outer = next(iter(flows[place + 1 :]), None)
+        in_task = outer is not None and any(_is_in(each, outer) for each in tasks)
+        around.append(_flow(flow, is_called_by_task=in_task))
+    around = around or [_task(each, None) for each in tasks]  # a task outside of any flow
     # Prefect enters a task run's context more than once.
-    return list({str(run.id): (str(run.id), run.run_count) for run in around}.values())
+    return list({run.run_id: run for run in around}.values())
+
+
+def _is_in(task: Any, flow: Any) -> bool:
+    return bool(task.task_run.flow_run_id == flow.flow_run.id)
+
+
+def _flow(context: Any, *, is_called_by_task: bool) -> Around:
+    """A subflow's parent task run is the same in each try, unless a task has called the subflow."""
+    run = context.flow_run
+    call = "" if is_called_by_task else str(run.parent_task_run_id or "")
+    may_be_skipped = bool(call and context.persist_result)
+    return Around(str(run.id), run.run_count, context.flow.name, call, may_be_skipped)
+
+
+def _task(context: Any, flow: Any) -> Around:
+    """Prefect knows a call of a task again by its cache key, and only if it keeps the result.
+
+    The run's own dynamic key is a random one.
+    """
+    run, task = context.task_run, context.task
+    call = _cache_key(context, flow) if context.persist_result else ""
+    may_be_skipped = bool(call or (context.persist_result and task.result_storage_key))
+    return Around(str(run.id), run.run_count, task.task_key, call, may_be_skipped)
+
+
+def _cache_key(context: Any, flow: Any) -> str:
+    policy = context.task.cache_policy
+    if not hasattr(policy, "compute_key"):
+        return ""
+    try:
+        key = policy.compute_key(
+            task_ctx=context,
+            inputs=context.parameters or {},
+            flow_parameters=(flow.parameters if flow else None) or {},
+        )
+    except Exception:  # noqa: BLE001 - where there is none, Prefect keeps no result either
+        return ""
+    return str(key or "")
 
 
 def _entered(kind: Any) -> Iterator[Any]:

@@ -133,7 +133,7 @@ def current() -> Replica:
 
 
 def start_over() -> None:
-    """Begin counting barriers and gathers anew, at the start of a call of the flow's function."""
+    """Begin another try of all barriers and gathers, at the start of the flow's function."""
     if (meeting := _meeting_if_possible()) is not None:
         meeting.start_over()
 
@@ -147,6 +147,16 @@ def end_meeting() -> None:
     except ReplicaError as error:
         # It only spares others a wait in vain.
         _logger.warning("The end of the flow function could not be told: %s", error)
+
+
+def check_visits() -> None:
+    """See that no retry took one visit for another, once the other replicas have ended.
+
+    Raises:
+        ReplicaError: One may have.
+    """
+    if (meeting := _meeting_if_possible()) is not None:
+        meeting.check_visits()
 
 
 def _meeting() -> Meeting | None:
