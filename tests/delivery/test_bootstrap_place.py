@@ -55,6 +55,9 @@ WITH_SERVERS = {**FIVE, "workerpool2": 2, "workerpool3": 1}
         ),
         pytest.param(cluster_spec("workerpool2", 1, **WITH_SERVERS), "none of none", id="server"),
         pytest.param(cluster_spec("workerpool3", 0, **FIVE), "none of none", id="evaluator"),
+        pytest.param(
+            cluster_spec("workerpool3", 0, **ONE), "none of none", id="evaluator of one replica"
+        ),
     ],
 )
 def test_the_first_pool_has_rank_0_its_workers_follow_and_servers_have_none(

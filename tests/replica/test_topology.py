@@ -85,6 +85,44 @@ def test_the_bootstrap_reads_the_same(
     assert read_place(exported) == place
 
 
+UNRANKED: dict[str, tuple[dict[str, str], str]] = {
+    "an evaluator beside a single primary": (
+        a_cluster("workerpool3", 0, workerpool0=1),
+        "workerpool3-0",
+    ),
+    "an evaluator that is listed": (
+        a_cluster("workerpool3", 0, workerpool0=1, workerpool3=1),
+        "workerpool3-0",
+    ),
+    "a server": (a_cluster("ps", 1, chief=1, worker=2, ps=2), "ps-1"),
+}
+
+
+@pytest.mark.parametrize(("environment", "name"), UNRANKED.values(), ids=UNRANKED)
+def test_the_bootstrap_gives_no_rank_to_who_has_none_here(
+    environment: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported: dict[str, str] = dict(environment)
+    monkeypatch.setattr("prefect_vertex.delivery.bootstrap.places.env", exported)
+    assert take_place() == name
+    assert exported == environment
+    with pytest.raises(SetupError, match="share no work, and have no rank"):
+        read_place(environment)
+
+
+@pytest.mark.parametrize("pool", ["chief", "worker"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_bootstrap_refuses_too_what_has_no_place_in_its_cluster(
+    pool: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = a_cluster(pool, 0, workerpool0=1, workerpool1=workers)
+    monkeypatch.setattr("prefect_vertex.delivery.bootstrap.places.env", environment)
+    with pytest.raises(SystemExit, match="78"):
+        take_place()
+    with pytest.raises(SetupError, match="cannot be read"):
+        read_place(environment)
+
+
 @pytest.mark.parametrize("job", ['{"python_module": ""}', None, {"a": 1}])
 def test_what_else_stands_in_a_cluster_spec_is_not_read(job: Any) -> None:
     spec = json.loads(a_cluster("workerpool1", 0, workerpool0=1, workerpool1=1)["CLUSTER_SPEC"])

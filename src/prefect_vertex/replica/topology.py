@@ -82,7 +82,7 @@ def _of_cluster(text: str | None) -> Place | None:
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise _unreadable(text, repr(error)) from error
     # A single replica's pool has several names: there is no other that it could be.
-    if sum(counts.values()) == 1 and counts.get(pool) == 1 and index == 0:
+    if counts == {pool: 1} and index == 0:
         return Place()
     if pool not in COUNTED:
         raise SetupError(

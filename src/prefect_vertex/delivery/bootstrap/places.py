@@ -60,11 +60,13 @@ def take_place() -> str:
             counts = {pool: len(hosts) for pool, hosts in spec["cluster"].items()}
             pool = spec["task"]["type"]
             # By its text: 1.9 and true would be 1. An evaluator's pool need not be listed.
-            rank = range(counts.get(pool, 99)).index(int(str(spec["task"]["index"])))
+            rank = range(counts.get(pool, 99 * (pool not in COUNTED))).index(
+                int(str(spec["task"]["index"]))
+            )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, such as lists too deep
             die(78, f"CLUSTER_SPEC cannot be read ({error!r}): {text[:500]}")
         # A job with one replica has several spellings of its pool's name.
-        if sum(counts.values()) > 1:
+        if counts != {pool: 1}:
             sizes = [counts.get(each, 0) for each in COUNTED]
             size = sum(sizes)
             if pool in COUNTED:
