@@ -147,6 +147,44 @@ def test_a_signal_before_the_command_ends_pid_1_too(
     assert (process.returncode, output) == (143, "")
 
 
+@pytest.mark.parametrize("when", ["asked", "command"])
+def test_a_signal_between_two_runs_of_the_command_ends_it(
+    bootstrap_env: dict[str, str],
+    serve: Callable[..., Any],
+    wait_until: Callable[..., None],
+    tmp_path: Path,
+    when: str,
+) -> None:
+    """The platform says once that it takes the machine back: a flow begun after that is lost.
+
+    It comes while the API is asked whether to run again, or to a command that then fails.
+    """
+    count, gate = tmp_path / "count", threading.Event()
+    asked_again = threading.Event()
+
+    def script(asked: Any) -> tuple[int, bytes]:
+        if asked.method == "POST":
+            return 201, b""
+        if count.exists() and when == "asked":
+            asked_again.set()
+            gate.wait(15)
+        return 200, b'{"state_type": "PENDING"}'
+
+    env = {"PREFECT_API_URL": serve(script).url, "PREFECT__FLOW_RUN_ID": "r"}
+    note = f"echo >> {shlex.quote(str(count))}"
+    waits = "while :; do sleep 0.02; done" if when == "command" else "exit 3"
+    program = f"trap 'exit 3' TERM; echo ready; {note}; {waits}"
+    variables = {**bootstrap_env, **env, "PREFECT_VERTEX_ATTEMPT": "1"}
+    with as_pid_1(variables, "sh", "-c", program, "execute") as (process, pid):
+        wait_until(asked_again.is_set if when == "asked" else count.exists, "the moment")
+        signal.pidfd_send_signal(_pidfd(pid), signal.SIGTERM)
+        process.communicate(timeout=15)
+        gate.set()
+
+    assert process.returncode == {"asked": 143, "command": 3}[when]
+    assert count.read_text() == "\n"
+
+
 def _pidfd(pid: int) -> int:
     return os.pidfd_open(pid)
 

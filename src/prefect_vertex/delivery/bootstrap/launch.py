@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shutil
@@ -18,6 +17,13 @@ SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 NOT_FOUND = 127
 LAUNCHER = "prefect_vertex.replica"
 FORWARDED = (*SIGNALS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
+# Signals that were to end a command: it may have been at its end already.
+told: list[int] = []
+
+
+def on_signal(number: int, _frame: object) -> NoReturn:
+    """End at once: nothing of the user's runs."""
+    die(128 + number, f"ended by signal {number} before the command began")
 
 
 def resolve(command: list[str]) -> list[str]:
@@ -57,8 +63,12 @@ def supervise(command: list[str]) -> int:
     )
 
     def forward(number: int, _frame: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        if number in SIGNALS:
+            told.append(number)
+        try:
             os.killpg(child, number)
+        except ProcessLookupError:
+            return
 
     for number in FORWARDED:
         signal.signal(number, forward)
@@ -76,9 +86,12 @@ def run(command: list[str]) -> NoReturn:
         if os.getpid() == 1:
             code = supervise(command)
             # Prefect does not repeat its first connection; above 128 it was asked to end.
-            if 0 < code <= NOT_FOUND and command[-1] in ("execute", LAUNCHER) and is_unstarted():
-                say("running it again: the flow run had not started")
-                code = supervise(command)
+            if 0 < code <= NOT_FOUND and command[-1] in ("execute", LAUNCHER):
+                for number in SIGNALS:
+                    signal.signal(number, on_signal)
+                if not told and is_unstarted():
+                    say("running it again: the flow run had not started")
+                    code = supervise(command)
             sys.exit(code)
         os.execvp(command[0], command)  # noqa: S606 - a shell would rewrite the command
     except OSError as error:

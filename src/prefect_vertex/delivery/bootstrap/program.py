@@ -10,16 +10,11 @@ from prefect_vertex.delivery.bootstrap.archive import bring_code
 from prefect_vertex.delivery.bootstrap.basics import die, env
 from prefect_vertex.delivery.bootstrap.claims import claim, look
 from prefect_vertex.delivery.bootstrap.gang import gather
-from prefect_vertex.delivery.bootstrap.launch import SIGNALS, choose, resolve, run
+from prefect_vertex.delivery.bootstrap.launch import SIGNALS, choose, on_signal, resolve, run
 from prefect_vertex.delivery.bootstrap.places import prepare_places, take_place
 from prefect_vertex.delivery.bootstrap.prefect_api import check_api
 from prefect_vertex.delivery.bootstrap.secret import fetch_secrets
 from prefect_vertex.delivery.bootstrap.setup import install_packages, run_setup
-
-
-def on_signal(number: int, _frame: object) -> NoReturn:
-    """End at once: nothing of the user's has begun."""
-    die(128 + number, f"ended by signal {number} before the command began")
 
 
 def main(command: list[str]) -> NoReturn:
