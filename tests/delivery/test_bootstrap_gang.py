@@ -441,6 +441,24 @@ def test_else_they_run_the_command_as_it_is(
     assert end_of(started) == (0, f"{' '.join(command)}\n", "")
 
 
+def test_a_package_that_cannot_be_imported_there_is_shown_with_its_error(
+    image: Path, api: Api, replicas: Replicas
+) -> None:
+    """It is not missing: another package is, or does not fit."""
+    package = image / "site" / "prefect_vertex" / "replica"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "__init__.py").write_text("raise ImportError('pydantic is too old')")
+    env = {"PREFECT_VERTEX_REPLICAS": "flow", "PYTHONPATH": f"{image}/site"}
+    execute = (sys.executable, "-m", "prefect", *EXECUTE)
+
+    code, out, error = end_of(replicas.start(0, *execute, env=env))
+
+    assert (code, out) == (127, "")
+    assert "ImportError: pydantic is too old\nprefect-vertex: " in error
+    assert "cannot import prefect_vertex.replica: it has to be in the image" in error
+
+
 def test_an_image_without_this_package_is_told_before_anybody_waits(
     image: Path, api: Api, replicas: Replicas
 ) -> None:
@@ -449,8 +467,7 @@ def test_an_image_without_this_package_is_told_before_anybody_waits(
     code, out, error = end_of(replicas.start(0, "prefect", *EXECUTE, env=env))
 
     assert (code, out) == (127, "")
-    assert error == (
-        "prefect-vertex: replicas: flow needs prefect-vertex in the image; "
-        "else set replicas: command\n"
+    assert error.endswith(
+        "prefect-vertex: python cannot import prefect_vertex.replica: it has to be in the image\n"
     )
     assert api.said == {}

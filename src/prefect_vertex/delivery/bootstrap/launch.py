@@ -48,8 +48,8 @@ def choose(command: list[str]) -> list[str]:
     # It takes the interpreter that runs Prefect as a module, or stands beside its script.
     program = program[:-1] if program[-1:] == ["-m"] else [*program, prefect[:-7] + "python"]
     program = resolve(program)
-    if subprocess.call([*program, "-c", "import " + LAUNCHER], stderr=subprocess.DEVNULL):
-        die(127, "replicas: flow needs prefect-vertex in the image; else set replicas: command")
+    if subprocess.call([*program, "-c", "import " + LAUNCHER]):
+        die(127, f"{program[-1]} cannot import {LAUNCHER}: it has to be in the image")
     return [*program, "-m", LAUNCHER]
 
 
