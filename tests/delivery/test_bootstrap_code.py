@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import signal
@@ -11,10 +12,12 @@ import zipfile
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from prefect_vertex.delivery.bootstrap import web
 from prefect_vertex.delivery.packing import bootstrap_source, pack_source, packed_bootstrap
 from prefect_vertex.delivery.staging import stage_directory
 from prefect_vertex.delivery.store import GcsCodeStore
@@ -245,6 +248,31 @@ for end in (100, len(archive)):
     connection.sendall(head + archive[:end])
     connection.close()
 """
+
+
+@pytest.mark.parametrize(("breaks_after", "tries"), [([90.0, 0.0], 3), ([90.0, 90.0], 2)])
+def test_a_try_that_breaks_late_is_repeated_and_those_after_it_only_for_a_minute(
+    breaks_after: list[float], tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, made = 1000.0, 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def download() -> str:
+        nonlocal made
+        made += 1
+        if made > len(breaks_after):
+            return "digest"
+        sleep(breaks_after[made - 1])
+        raise ConnectionError("broken")
+
+    monkeypatch.setattr(web, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    with contextlib.suppress(ConnectionError):
+        assert web.persist(download) == "digest"
+    assert made == tries
+
 
 # --- with a token: Cloud Storage itself, at an address that the test can serve --------------------
 

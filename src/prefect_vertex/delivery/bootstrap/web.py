@@ -20,13 +20,15 @@ NETWORK = (OSError, http.client.HTTPException)
 
 
 def persist(action: Callable[[], Any], seconds: int = RETRY_SECONDS) -> Any:
-    """Return what `action` returns, repeating it while the network fails, `seconds` at most."""
-    deadline = time.monotonic() + seconds
+    """Return what `action` returns, repeating it for `seconds` after the network first failed."""
+    deadline = 0.0
     pause = 0.25
     while True:
         try:
             return action()
         except NETWORK as error:
+            # Not since its begin: a download may break after minutes.
+            deadline = deadline or time.monotonic() + seconds
             permanent = status(error) not in TRANSIENT or is_local(error)
             if permanent or time.monotonic() + pause > deadline:
                 raise
