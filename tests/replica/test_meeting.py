@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities.importtools import load_script_as_module
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.meeting import Meeting
@@ -56,6 +59,26 @@ def test_the_leader_gathers_a_list_by_rank_and_the_others_go_on(members: Members
 
     assert told == [None, None]
     assert meetings[0].gather("mine", "parts") == ["mine", {"rank": 1}, {"rank": 2}]
+
+
+def test_classes_of_a_script_that_each_replica_loads_under_a_name_of_its_own_travel(
+    members: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect makes it up from the script's path where another module has its name."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    scripts: list[Any] = []
+    for folder in ("theirs", "ours"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "json.py").write_text("class Part:\n    size = 3\n")
+        scripts.append(load_script_as_module(str(tmp_path / folder / "json.py")))
+    theirs, ours = scripts
+    leader, follower = (Meeting(member) for member in members(2))
+    follower.gather(theirs.Part(), "parts")
+    monkeypatch.delitem(sys.modules, theirs.__name__)  # the leader's process never had it
+
+    gathered = leader.gather(ours.Part(), "parts")
+    assert gathered is not None
+    assert [part.size for part in gathered] == [3, 3]
 
 
 def test_a_retry_gathers_the_same_list_also_where_it_brings_another_value(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import itertools
 import os
 import signal
@@ -289,6 +290,23 @@ def test_a_script_that_only_prefect_can_load_runs_in_the_processes_too(tmp_path:
     assert [each.error for each in results] == ["", ""]
     assert [each.value.value for each in results if each.value] == [2, 4]
     assert all(isinstance(each.value, module.Result) for each in results)
+
+
+def test_items_of_such_a_script_may_go_to_a_function_of_another_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.utilities.importtools import load_script_as_module
+
+    (tmp_path / "library_of_sizes.py").write_text("def size(item):\n    return item.size\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "flows").mkdir()
+    script = tmp_path / "flows" / "json.py"
+    script.write_text("class Item:\n    size = 3\n")
+    module: Any = load_script_as_module(str(script))
+    (result,) = map_slots(importlib.import_module("library_of_sizes").size, [module.Item()])
+
+    assert (result.error, result.value) == ("", 3)
 
 
 def test_what_units_need_is_measured() -> None:

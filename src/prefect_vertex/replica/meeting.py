@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import pickle
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.membership import Membership
+from prefect_vertex.replica.pickling import dumps
 from prefect_vertex.replica.posts import Posts, describe, ended, names, standstill
 from prefect_vertex.replica.seams import runs_around
 from prefect_vertex.replica.store import Entry, Folder
@@ -129,16 +131,14 @@ class Meeting:
 
     def gather(self, value: Any, name: str) -> list[Any] | None:
         """Leave a value for the leader; on the leader, wait for all and return them by rank."""
-        import cloudpickle
-
         place, what = self._next_visit("gather", name)
-        self._folder.put_once(f"{place}/{self._member.rank}", cloudpickle.dumps(value))
+        self._folder.put_once(f"{place}/{self._member.rank}", dumps(value))
         if not self._member.is_leader:
             return None
         self._wait_for_all(place, what)
         # Also one's own: a retry returns what was said the first time.
         return [
-            cloudpickle.loads(self._folder.get(f"{place}/{rank}"))
+            pickle.loads(self._folder.get(f"{place}/{rank}"))  # noqa: S301 - the replicas' own words
             for rank in range(self._member.world_size)
         ]
 

@@ -1,4 +1,4 @@
-"""Pickles of a flow's own functions, for processes that have not loaded its script."""
+"""Pickles of what is a flow's own, for processes that have not loaded its script, or as another."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# Prefect's name for a script that is called like a loaded module: a digest of its path follows, and
+# each replica unpacks the code below a path of its own.
+_MADE_UP = "__prefect_loader_"
+
+
+def dumps(value: Any) -> bytes:
+    """A pickle that also another replica can load, whatever Prefect calls the flow's script there.
+
+    What such a script defines is pickled by value.
+    """
+    # Late: importing this package may not cost what only its local pool and its meetings need.
+    import cloudpickle
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_MADE_UP):
+            cloudpickle.register_pickle_by_value(module)
+    content: bytes = cloudpickle.dumps(value)
+    return content
+
 
 def dumps_for(function: Callable[..., Any]) -> Callable[[Any], bytes]:
     """A `dumps` for it and its items, whose pickles a process with this `sys.path` can load.
@@ -16,13 +35,11 @@ def dumps_for(function: Callable[..., Any]) -> Callable[[Any], bytes]:
     Prefect loads a flow's script under a name that may be importable nowhere, or name another file
     (`load_script_as_module`, 3.9.1). What such a module defines is pickled by value from then on.
     """
-    # Late: importing this package may not cost what only its local pool needs.
-    import cloudpickle
-
     module = _module_of(function)
     if module is not None and not _is_importable(module):
+        import cloudpickle
+
         cloudpickle.register_pickle_by_value(module)
-    dumps: Callable[[Any], bytes] = cloudpickle.dumps
     return dumps
 
 
