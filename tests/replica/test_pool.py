@@ -27,7 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_vertex import replica
-from prefect_vertex.planning.sizing import WorkProfile
+from prefect_vertex.planning.gang import slot_environment
+from prefect_vertex.planning.sizing import WorkProfile, plan_machine
 from prefect_vertex.replica.pool import (
     child_environments,
     map_slots,
@@ -242,6 +243,24 @@ def test_threads_that_are_set_already_stay() -> None:
     (environment,) = child_environments({"OMP_NUM_THREADS": "9"}, LocalSlots(1, 4))
     assert environment["OMP_NUM_THREADS"] == "9"
     assert environment["MKL_NUM_THREADS"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("here", "slots", "threads"),
+    [
+        pytest.param(LocalSlots(2, 3), None, "3", id="as a profile plans"),
+        pytest.param(LocalSlots(7, 1), 2, "3", id="as the caller wants"),
+        pytest.param(LocalSlots(7, 1), None, "1", id="as planned"),
+    ],
+)
+def test_the_plan_s_own_pins_give_way_to_other_slots_and_the_user_s_do_not(
+    here: LocalSlots, slots: int | None, threads: str
+) -> None:
+    plan = plan_machine({"machine_type": "n2-standard-8"})
+    job = slot_environment(plan, pins=True) | {"MKL_NUM_THREADS": "5"}
+    for environment in child_environments(job, here, slots, root=Path("/nonexistent")):
+        pins = {name: environment[name] for name in THREADS}
+        assert pins == dict.fromkeys(THREADS, threads) | {"MKL_NUM_THREADS": "5"}
 
 
 @given(st.integers(1, 40), st.integers(1, 8), st.none() | st.integers(1, 60))

@@ -18,7 +18,13 @@ from typing import Any, Generic, TypeVar
 
 from prefect_vertex.planning.sizing import THREAD_VARIABLES, WorkProfile
 from prefect_vertex.replica.pickling import dumps_for
-from prefect_vertex.replica.slots import DEVICES, LocalSlots, local_slots, visible_devices
+from prefect_vertex.replica.slots import (
+    DEVICES,
+    SLOT_CORES,
+    LocalSlots,
+    local_slots,
+    visible_devices,
+)
 from prefect_vertex.replica.unit import UnitProcess, UnitResult
 
 __all__ = ["UnitResult", "child_environments", "map_slots", "measured_profile"]
@@ -98,8 +104,8 @@ def child_environments(
 ) -> list[dict[str, str]]:
     """The environments of the pool's processes, one for each slot.
 
-    Libraries are held to the threads of a slot, unless the environment says already to how many;
-    the GPUs that are here are dealt out, and shared only where there are fewer than slots.
+    Libraries are held to the threads of a slot, unless the user says already to how many; the
+    GPUs that are here are dealt out, and shared only where there are fewer than slots.
 
     Args:
         environment: This process's.
@@ -109,7 +115,14 @@ def child_environments(
     """
     count = here.count if slots is None else slots
     threads = str(max(1, here.count * here.cores // count))
-    pinned = {**dict.fromkeys(THREAD_VARIABLES, threads), **environment}
+    # As many as the plan's slot has cores are the plan's own words, for slots as it had them.
+    planned = environment.get(SLOT_CORES)
+    pins = {
+        name: threads
+        for name in THREAD_VARIABLES
+        if environment.get(name) is None or environment[name] == planned
+    }
+    pinned = {**environment, **pins}
     devices = visible_devices(environment, root)
     if not devices:
         return [dict(pinned) for _ in range(count)]
