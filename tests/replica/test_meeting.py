@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from prefect.utilities.importtools import load_script_as_module
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import Membership
+from prefect_vertex.replica.store import Folder
 
 Members = Callable[..., list[Membership]]
 
@@ -59,6 +61,35 @@ def test_the_leader_gathers_a_list_by_rank_and_the_others_go_on(members: Members
 
     assert told == [None, None]
     assert meetings[0].gather("mine", "parts") == ["mine", {"rank": 1}, {"rank": 2}]
+
+
+def test_a_value_that_cannot_travel_takes_no_visit(members: Members) -> None:
+    """The flow may go on with another, as it would alone."""
+    leader, follower = (Meeting(member) for member in members(2))
+    with pytest.raises(TypeError, match="pickle"):
+        follower.gather(threading.Lock(), "parts")
+    follower.gather("instead", "parts")
+
+    assert leader.gather("mine", "parts") == ["mine", "instead"]
+
+
+def test_a_visit_of_which_the_bucket_was_not_told_is_made_by_the_next_call(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow that catches the error and calls again comes to where the others wait."""
+    leader, follower = (Meeting(member) for member in members(2))
+    put_once = Folder.put_once
+
+    def away(*_: Any) -> bool:
+        raise ReplicaError("the bucket is away")
+
+    monkeypatch.setattr(Folder, "put_once", away)
+    with pytest.raises(ReplicaError, match="away"):
+        follower.gather("theirs", "parts")
+    monkeypatch.setattr(Folder, "put_once", put_once)
+    follower.gather("theirs", "parts")
+
+    assert leader.gather("mine", "parts") == ["mine", "theirs"]
 
 
 def test_classes_of_a_script_that_each_replica_loads_under_a_name_of_its_own_travel(

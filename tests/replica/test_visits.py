@@ -132,6 +132,17 @@ def test_in_a_retry_a_call_whose_result_has_a_place_that_nobody_knows_is_refused
         visits.next(PARTS, [around[0]._replace(run_id="again"), Around("main", 2)])
 
 
+def test_a_number_that_was_taken_back_is_the_next_one_s() -> None:
+    visits = Visits()
+    assert visits.next("a", phase(0, 1)) == 0
+    assert visits.next("a", phase(1, 1)) == 1
+    visits.take_back("a", phase(1, 1))
+
+    assert visits.next("a", phase(1, 1)) == 1
+    visits.take_back("a", phase(1, 1))
+    assert visits.next("a", phase(2, 1)) == 1
+
+
 def test_threads_get_different_numbers() -> None:
     visits = Visits()
     seen: list[int] = []

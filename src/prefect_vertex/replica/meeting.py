@@ -125,14 +125,14 @@ class Meeting:
             ReplicaError: One has gone silent, or has left without coming; or every replica waits
                 for others, at different places.
         """
-        place, what = self._next_visit("barrier", name)
-        self._folder.put_once(f"{place}/{self._member.rank}", b"")
+        place, what = self._come_to("barrier", name, b"")
         self._wait_for_all(place, what)
 
     def gather(self, value: Any, name: str) -> list[Any] | None:
         """Leave a value for the leader; on the leader, wait for all and return them by rank."""
-        place, what = self._next_visit("gather", name)
-        self._folder.put_once(f"{place}/{self._member.rank}", dumps(value))
+        # First: a value that cannot travel is no visit.
+        content = dumps(value)
+        place, what = self._come_to("gather", name, content)
         if not self._member.is_leader:
             return None
         self._wait_for_all(place, what)
@@ -213,12 +213,21 @@ class Meeting:
         self.clear()
         return True
 
-    def _next_visit(self, kind: str, name: str) -> tuple[str, str]:
-        """The folder of the next visit, and what people call it."""
+    def _come_to(self, kind: str, name: str, content: bytes) -> tuple[str, str]:
+        """Leave word at the next visit; its folder, and what people call it.
+
+        Without that word nobody knows of the visit, and who calls again comes for the same one.
+        """
         if not name:
             raise ValueError(f"A {kind} needs a name.")
         place = f"{kind}/{quote(name, safe='')}"
-        visit = self._visits.next(place, runs_around())
+        around = runs_around()
+        visit = self._visits.next(place, around)
+        try:
+            self._folder.put_once(f"{place}/{visit}/{self._member.rank}", content)
+        except ReplicaError:
+            self._visits.take_back(place, around)
+            raise
         self._visited.add(f"{place}/{visit}")
         return f"{place}/{visit}", f"{kind} {name!r}" + (f", visit {visit + 1}" if visit else "")
 

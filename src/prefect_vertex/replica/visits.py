@@ -84,6 +84,14 @@ class _Stand:
         self._used += 1
         return self.numbers[self._used - 1]
 
+    def take_back(self, numbers: _Numbers) -> None:
+        """Count the last visit of this try as not made."""
+        self._used -= 1
+        is_last = self._used == len(self.numbers) - 1 and self.numbers[-1] == numbers.made - 1
+        if is_last:
+            self.numbers.pop()
+            numbers.made -= 1
+
     def is_uncertain(self) -> bool:
         """Whether this try came to fewer visits than an earlier one, though Prefect left none out.
 
@@ -141,12 +149,22 @@ class Visits:
             ReplicaError: In a retry it cannot be told which visit this is.
         """
         with self._lock:
-            numbers = self._places.setdefault(place, _Numbers())
-            stand = numbers.process
-            stand.begin("", self._calls)
-            for run in reversed(around):
-                stand = stand.inner(run)
+            numbers, stand = self._find(place, around)
             return stand.next(numbers)
+
+    def take_back(self, place: str, around: Sequence[Around] = ()) -> None:
+        """Count the visit that was numbered last within these runs as not made."""
+        with self._lock:
+            numbers, stand = self._find(place, around)
+            stand.take_back(numbers)
+
+    def _find(self, place: str, around: Sequence[Around]) -> tuple[_Numbers, _Stand]:
+        numbers = self._places.setdefault(place, _Numbers())
+        stand = numbers.process
+        stand.begin("", self._calls)
+        for run in reversed(around):
+            stand = stand.inner(run)
+        return numbers, stand
 
     def of_retries(self) -> dict[str, int]:
         """How many visits of a place were numbered, for places that saw a retry."""
