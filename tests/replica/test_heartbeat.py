@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,15 +14,21 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_vertex.replica.heartbeat import Heartbeat, read_progress, write_progress
-from prefect_vertex.replica.meeting import Meeting, SignOfLife
+from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import PROGRESS_FILE, Membership
 from prefect_vertex.replica.progress import ProgressBoard, summarize
+from prefect_vertex.replica.signs import SignOfLife
+from prefect_vertex.replica.store import Folder
 
 Members = Callable[..., list[Membership]]
 
 
-def _sign(done: float = 0, total: float = 0, *, left: bool = False) -> SignOfLife:
-    return SignOfLife(has_left=left, why="", done=done, total=total, silent_seconds=0)
+def _sign(
+    done: float = 0, total: float = 0, *, left: bool = False, told: bool = False
+) -> SignOfLife:
+    return SignOfLife(
+        has_left=left, why="", has_told=told or total > 0, done=done, total=total, silent_seconds=0
+    )
 
 
 def test_a_heartbeat_brings_the_progress_that_the_flow_has_left(
@@ -64,7 +71,43 @@ def test_a_progress_file_that_cannot_be_read_is_no_reason_to_fall_silent(
     path.write_text(said)
     monkeypatch.setenv(PROGRESS_FILE, str(path))
 
-    assert read_progress() == (0, 0)
+    assert read_progress() is None
+
+
+def test_an_empty_share_is_progress_that_was_told(
+    members: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROGRESS_FILE, str(tmp_path / "progress.json"))
+    meeting = Meeting(members(2)[1])
+    for told in (False, True):
+        meeting.say_alive(progress=read_progress())
+        assert meeting.signs_of_life()[1].has_told is told
+        write_progress(0, 0)
+
+
+def test_a_sign_that_takes_long_does_not_take_the_last_word_back(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is waited for as long as its call may last: a connection, then an answer."""
+    monkeypatch.setattr("prefect_vertex.replica.heartbeat._LONGEST_CALL_SECONDS", 2.0)
+    under_way = threading.Event()
+    put = Folder.put
+
+    def slow(folder: Folder, *what: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            under_way.set()
+            time.sleep(3.0)
+        put(folder, *what)
+
+    monkeypatch.setattr(Folder, "put", slow)
+    leader, follower = members(2)
+    heartbeat = Heartbeat(follower)
+    heartbeat.start()
+    assert under_way.wait(20)
+    heartbeat.leave("its flow run ended Completed")
+    heartbeat._thread.join()
+
+    assert Meeting(leader).signs_of_life()[1].has_left
 
 
 def test_without_a_staging_bucket_or_alone_there_is_no_heartbeat(members: Members) -> None:
@@ -78,7 +121,7 @@ def test_without_a_staging_bucket_or_alone_there_is_no_heartbeat(members: Member
 
 def test_where_no_launcher_reads_it_progress_is_not_written() -> None:
     assert not write_progress(1, 2)
-    assert read_progress() == (0, 0)
+    assert read_progress() is None
 
 
 @pytest.mark.parametrize(
@@ -87,6 +130,9 @@ def test_where_no_launcher_reads_it_progress_is_not_written() -> None:
         pytest.param({0: _sign(5, 10), 1: _sign(0, 10)}, 2, 25, id="all have told"),
         pytest.param({0: _sign(5, 10)}, 2, 25, id="one has not begun"),
         pytest.param({0: _sign(10, 10), 1: _sign(left=True)}, 2, 100, id="one had nothing to do"),
+        pytest.param(
+            {0: _sign(10, 10), 1: _sign(told=True)}, 2, 100, id="one tells that its share is empty"
+        ),
         pytest.param({0: _sign(1, 10), 1: _sign(30, 30, left=True)}, 2, 77.5, id="uneven shards"),
         pytest.param({0: _sign(12, 10)}, 1, 100, id="more than announced"),
         pytest.param({}, 4, 0, id="nobody has told"),

@@ -33,16 +33,19 @@ class Heartbeat:
 
     def __init__(self, member: Membership) -> None:
         self._period = member.heartbeat_seconds
+        # Not longer than a few beats: a late sign is better than a queue of them.
+        self._patience_seconds = 2 * self._period
+        # To connect, and again for the answer.
+        self._call_seconds = max(self._period, _LONGEST_CALL_SECONDS)
         self._stopped = threading.Event()
         self._in_trouble = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._meeting: Meeting | None = None
         if member.staging and member.world_size > 1:
-            # Not longer than a few beats: a late sign is better than a queue of them.
             self._meeting = Meeting(
                 member,
-                patience_seconds=2 * self._period,
-                call_seconds=max(self._period, _LONGEST_CALL_SECONDS),
+                patience_seconds=self._patience_seconds,
+                call_seconds=self._call_seconds,
             )
 
     def start(self) -> None:
@@ -59,7 +62,8 @@ class Heartbeat:
         """Give no further sign."""
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=2 * self._period + _LONGEST_CALL_SECONDS)
+            # As long as a sign may really take: one that came later would take the last word back.
+            self._thread.join(timeout=self._patience_seconds + 2 * self._call_seconds)
 
     def leave(self, why: str, *, for_good: bool = True) -> None:
         """Say how this replica ended, as its last sign; not `for_good`: another may take over."""
@@ -77,8 +81,8 @@ class Heartbeat:
         if self._meeting is None:
             return
         try:
-            done, total = read_progress()
-            self._meeting.say_alive(done=done, total=total, left=left, ended_because=ended_because)
+            progress = read_progress()
+            self._meeting.say_alive(progress=progress, left=left, ended_because=ended_because)
         except ReplicaError as error:
             if not self._in_trouble:
                 _logger.warning("No sign of life could be given: %s", error)
@@ -110,12 +114,13 @@ def write_progress(done: float, total: float) -> bool:
     return True
 
 
-def read_progress() -> Progress:
-    """The progress that was left last; zeros where there is none."""
+def read_progress() -> Progress | None:
+    """The progress that was left last; None where there is none."""
     path = os.environ.get(PROGRESS_FILE)
+    if not path:
+        return None
     try:
-        said = json.loads(Path(path).read_text(encoding="utf-8")) if path else (0, 0)
-        return figures(*said) or (0, 0)
+        return figures(*json.loads(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         # Nothing was told yet, or something else has written there: no reason to fall silent.
-        return (0, 0)
+        return None

@@ -7,12 +7,10 @@ waits where (`posts`).
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import pickle
 import time
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -21,35 +19,19 @@ from prefect_vertex.replica.membership import Membership
 from prefect_vertex.replica.pickling import dumps
 from prefect_vertex.replica.posts import Posts, describe, ended, names, standstill
 from prefect_vertex.replica.seams import runs_around
-from prefect_vertex.replica.store import Entry, Folder
+from prefect_vertex.replica.signs import NOTE, SignOfLife, after, read_sign, sign_word
+from prefect_vertex.replica.store import Folder
 from prefect_vertex.replica.visits import Visits
+
+__all__ = ["FOLDER", "Meeting", "SignOfLife"]
 
 _logger = logging.getLogger(__name__)
 
 FOLDER = "replicas"
-_NOTE = "heartbeat"
 _PLACES = ("barrier/", "gather/")
 _FIRST_POLL_SECONDS = 0.2
 _LONGEST_POLL_SECONDS = 2.0
 _BEATS_TO_REMIND = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignOfLife:
-    """What a replica last said of itself.
-
-    Attributes:
-        has_left: Its flow has ended, and it will come to no further barrier.
-        why: How it, or the process that gave the signs, ended; empty while it runs.
-        done, total: Its progress; `total` 0 where it has told none.
-        silent_seconds: By the store's clock: since its last sign, at the newest sign of all.
-    """
-
-    has_left: bool
-    why: str
-    done: float
-    total: float
-    silent_seconds: float
 
 
 class Meeting:
@@ -145,27 +127,19 @@ class Meeting:
     def say_alive(
         self,
         *,
-        done: float = 0,
-        total: float = 0,
+        progress: tuple[float, float] | None = None,
         left: str | None = None,
         ended_because: str = "",
     ) -> None:
         """Give a sign of life.
 
         Args:
-            done: Its progress.
-            total: Its work; 0 where it has told none.
+            progress: What it has done, and of how much; None where it has told nothing.
             left: How this replica ended; None while it runs.
             ended_because: How the process ended that gave the signs, where another may go on.
         """
-        said = json.dumps(
-            {
-                "state": "running" if left is None else "left",
-                "why": (left or ended_because)[:2000],
-                "progress": [done, total],
-            }
-        )
-        self._folder.put(f"alive/{self._member.rank}", said.encode(), {_NOTE: said})
+        word = sign_word(progress, left=left, ended_because=ended_because)
+        self._folder.put(f"alive/{self._member.rank}", word.encode(), {NOTE: word})
 
     def signs_of_life(self) -> dict[int, SignOfLife]:
         """What each replica last said, by rank; one that has not begun is missing."""
@@ -173,7 +147,7 @@ class Meeting:
         # Our own launcher writes here too, so the newest sign is at most one beat old.
         newest = max((entry.updated for entry in entries.values()), default=None)
         return {
-            int(name): _sign(entry, (newest - entry.updated).total_seconds())
+            int(name): read_sign(entry, (newest - entry.updated).total_seconds())
             for name, entry in entries.items()
             if newest is not None
         }
@@ -293,7 +267,7 @@ class Meeting:
             if self.is_silent(sign):
                 raise ReplicaError(
                     f"Replica {rank} of {self._member.world_size} did not come to {what}:"
-                    f" no sign of life for {sign.silent_seconds:.0f} s{_after(sign)}."
+                    f" no sign of life for {sign.silent_seconds:.0f} s{after(sign)}."
                 )
             # It may have come and left between our two looks.
             if sign.has_left and rank in self._missing(place):
@@ -301,19 +275,3 @@ class Meeting:
                     f"Replica {rank} of {self._member.world_size} left without coming to"
                     f" {what}: {sign.why}"
                 )
-
-
-def _after(sign: SignOfLife) -> str:
-    return f", since {sign.why}" if sign.why else ""
-
-
-def _sign(entry: Entry, silent_seconds: float) -> SignOfLife:
-    said = json.loads(entry.notes.get(_NOTE) or "{}")
-    done, total = said.get("progress", (0, 0))
-    return SignOfLife(
-        has_left=said.get("state") == "left",
-        why=said.get("why", ""),
-        done=done,
-        total=total,
-        silent_seconds=silent_seconds,
-    )

@@ -13,8 +13,9 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 
-from prefect_vertex.replica.meeting import Meeting, SignOfLife
+from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import Membership
+from prefect_vertex.replica.signs import SignOfLife
 
 KEY = "prefect-vertex-progress"
 _KIND = "progress"
@@ -110,11 +111,13 @@ def summarize(signs: Mapping[int, SignOfLife], world_size: int) -> tuple[float, 
     """Percent over all replicas, and one line for each that has told something.
 
     A replica that has told nothing yet counts as one with the others' mean amount of work; one
-    that left without a word had none.
+    that left without a word had none, nor has one that tells of none.
     """
     told = {rank: sign for rank, sign in sorted(signs.items()) if sign.total > 0}
     silent = sum(
-        1 for rank in range(world_size) if rank not in told and not _has_left(signs.get(rank))
+        1
+        for rank in range(world_size)
+        if (sign := signs.get(rank)) is None or not (sign.has_told or sign.has_left)
     )
     total = sum(sign.total for sign in told.values())
     expected = total + silent * (total / len(told) if told else 0)
@@ -127,10 +130,6 @@ def _percent(done: float, total: float) -> float:
     percent = _WHOLE * (done / total) if total > 0 else _WHOLE * (done >= total)
     # Sums of finite figures may be infinite.
     return min(max(percent, 0.0), _WHOLE) if math.isfinite(percent) else 0.0
-
-
-def _has_left(sign: SignOfLife | None) -> bool:
-    return sign is not None and sign.has_left
 
 
 class OwnProgress:
