@@ -127,6 +127,16 @@ def test_a_follower_that_failed_is_named_with_its_run_and_message(prefect: Prefe
         Followers(_members(leader, 3)[0]).wait()
 
 
+def test_a_follower_s_message_is_repeated_to_the_letter(prefect: Prefect) -> None:
+    """Paths and dots of its own included; only a full stop is not doubled."""
+    leader = prefect.leader()
+    (run,) = _followers(leader)
+    prefect.put(run.id, "FAILED", "no such file: ../data/x.csv, tried twice...")
+
+    with pytest.raises(ReplicaError, match=r"file: \.\./data/x\.csv, tried twice\.\.\.$"):
+        Followers(_members(leader)[0]).wait()
+
+
 def test_a_follower_that_left_without_an_end_is_named(prefect: Prefect) -> None:
     leader = prefect.leader()
     _followers(leader)

@@ -74,7 +74,7 @@ class Followers:
 
     def _failure(self, rank: int, what: str) -> ReplicaError:
         return ReplicaError(
-            f"Replica {rank} of {self._member.world_size} {what}.".replace("..", ".")
+            f"Replica {rank} of {self._member.world_size} {what.removesuffix('.')}."
         )
 
 
