@@ -9,11 +9,13 @@ from uuid import uuid4
 import anyio
 import pytest
 from prefect.client.schemas.objects import FlowRun
+from prefect.states import Crashed
 
 from prefect_vertex.errors import ReplicaError
 from prefect_vertex.replica.crew import Crew, Leaving
 from prefect_vertex.replica.ending import Followers
 from prefect_vertex.replica.engine import Ceremony
+from prefect_vertex.replica.follower import settled
 from prefect_vertex.replica.leader import Departure
 from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import Membership
@@ -235,6 +237,34 @@ def test_a_follower_that_does_not_leave_is_settled_by_the_leader(
 
     assert prefect.read(stuck.id).state.type.value == follower_ends
     assert prefect.read(done.id).state.type.value == "COMPLETED"
+
+
+@pytest.mark.parametrize("by", ["its launcher", "the leader"])
+def test_a_run_whose_process_ended_while_it_was_cancelled_ends_cancelled(
+    prefect: Prefect, by: str
+) -> None:
+    """Prefect takes no other end from there, and the run would stay open."""
+    leader = prefect.leader()
+    lead, follow = _members(leader)
+    (run,) = _followers(leader)
+    prefect.put(run.id, "CANCELLING", "The leader's run is Failed")
+    prefect.put(leader.id, "FAILED")
+
+    if by == "the leader":
+        _departure(prefect.read(leader.id), lead).settle()
+    else:
+        ended = anyio.run(settled, Crew(follow), run)
+        assert ended.state is not None
+        assert ended.state.is_cancelled()
+
+    assert prefect.read(run.id).state.type.value == "CANCELLED"
+
+
+def test_a_run_that_was_deleted_needs_no_state(prefect: Prefect) -> None:
+    """It may be at any moment, also between a look at it and a proposal."""
+    (_, member) = _members(prefect.leader())
+
+    Crew(member).propose(uuid4(), Crashed(message="too late"))
 
 
 def test_the_meeting_place_is_cleaned_up_when_the_leader_goes(

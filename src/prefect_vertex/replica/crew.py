@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlo
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-from prefect.states import Pending, to_state_create
+from prefect.states import Cancelled, Crashed, Pending, to_state_create
 
 from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL
 from prefect_vertex.replica.membership import Membership
@@ -125,8 +126,9 @@ class Crew:
             offset += _PAGE
 
     def propose(self, run_id: UUID, state: State[Any]) -> None:
-        """Ask for a state, without force; the server may refuse it."""
-        self._patiently(lambda: self._client.set_flow_run_state(run_id, state))
+        """Ask for a state, without force; the server may refuse it, or the run be deleted."""
+        with contextlib.suppress(ObjectNotFound):
+            self._patiently(lambda: self._client.set_flow_run_state(run_id, state))
 
     def say_left(self, leaving: Leaving) -> None:
         """Write, last of all, that this follower has left; safe to repeat."""
@@ -185,6 +187,13 @@ def describe(run: FlowRun) -> str:
 def is_final(run: FlowRun) -> bool:
     """Whether a run has ended."""
     return run.state is not None and run.state.is_final()
+
+
+def end_of(run: FlowRun, why: str) -> State[None]:
+    """The state for a run whose process ended before it; Prefect cancels what it was cancelling."""
+    if run.state is not None and run.state.is_cancelling():
+        return Cancelled(message=why)
+    return Crashed(message=why)
 
 
 def _pending() -> Any:

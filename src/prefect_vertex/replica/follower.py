@@ -18,9 +18,9 @@ import anyio.abc
 import anyio.to_thread
 import httpx
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Cancelled, Cancelling, Crashed
+from prefect.states import Cancelled, Cancelling
 
-from prefect_vertex.replica.crew import Crew, Leaving, describe, is_final
+from prefect_vertex.replica.crew import Crew, Leaving, describe, end_of, is_final
 from prefect_vertex.replica.membership import LEADER_RUN_ID, RUN_ID, Membership
 from prefect_vertex.replica.seams import (
     executor_context,
@@ -57,20 +57,21 @@ async def follow(member: Membership) -> Leaving:
     if not is_final(run):
         os.environ.update({LEADER_RUN_ID: str(leader.id), RUN_ID: str(run.id)})
         await _Execution(member, crew, run).run()
-        run = await _settled(crew, run)
+        run = await settled(crew, run)
     return Leaving(code=0 if is_final(run) else 1, why=f"its flow run ended {describe(run)}")
 
 
-async def _settled(crew: Crew, run: FlowRun) -> FlowRun:
-    """The run with an end, one way or another."""
+async def settled(crew: Crew, run: FlowRun) -> FlowRun:
+    """The run with an end, one way or another, once its process has ended."""
     seen = await _ask(crew.run, run.id)
     if seen is None:
         return run.model_copy(update={"state": Cancelled(message="It was deleted.")})
     if is_final(seen):
         return seen
     # Suspended, or an engine that ended without a word: nobody would ever go on with it.
-    why = f"Its process ended while it was {describe(seen)}"
-    await _ask(crew.propose, run.id, Crashed(message=why))
+    await _ask(
+        crew.propose, run.id, end_of(seen, f"Its process ended while it was {describe(seen)}")
+    )
     return await _ask(crew.run, run.id) or seen
 
 
@@ -128,7 +129,8 @@ class _Execution:
             state: State[None] = Cancelled(message="The leader's run was cancelled.")
         else:
             who = str(self._member).capitalize()
-            state = Crashed(message=f"{who} was told to end (SIGTERM) before its flow had.")
+            own = self._crew.run(self._run.id) or self._run
+            state = end_of(own, f"{who} was told to end (SIGTERM) before its flow had.")
         self._crew.propose(self._run.id, state)
 
     async def _watch_leader(self, context: Any) -> None:

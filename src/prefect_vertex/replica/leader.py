@@ -15,10 +15,10 @@ from uuid import UUID
 import anyio.to_thread
 import httpx
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Cancelled, Crashed
+from prefect.states import Cancelled
 
 from prefect_vertex.errors import ReplicaError
-from prefect_vertex.replica.crew import Crew, is_final
+from prefect_vertex.replica.crew import Crew, end_of, is_final
 from prefect_vertex.replica.heartbeat import Heartbeat
 from prefect_vertex.replica.meeting import Meeting, SignOfLife
 from prefect_vertex.replica.membership import LEADER_RUN_ID, RUN_ID, Membership
@@ -91,7 +91,7 @@ class Departure:
         """End the runs of followers that did not do it themselves, and clean the folder up."""
         for rank, run in sorted(self._crew.followers().items()):
             if not is_final(run):
-                self._crew.propose(run.id, self._end_of(rank))
+                self._crew.propose(run.id, self._end_of(rank, run))
         if self._meeting is not None:
             try:
                 self._meeting.clear()
@@ -121,8 +121,8 @@ class Departure:
     def _is_silent(self, sign: SignOfLife | None) -> bool:
         return self._meeting is not None and sign is not None and self._meeting.is_silent(sign)
 
-    def _end_of(self, rank: int) -> State[None]:
+    def _end_of(self, rank: int, run: FlowRun) -> State[None]:
         state = self._leader.state if self._leader is not None else None
         if state is None or state.is_cancelled():
             return Cancelled(message="The leader's run was cancelled.")
-        return Crashed(message=f"Replica {rank} did not report its end before the leader's.")
+        return end_of(run, f"Replica {rank} did not report its end before the leader's.")
