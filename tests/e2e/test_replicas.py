@@ -30,6 +30,7 @@ VARIABLES = {
     "staging_bucket": BUCKET,
     "env": {
         "PREFECT_VERTEX_HEARTBEAT_SECONDS": "1",
+        "PREFECT_VERTEX_LOSS_SECONDS": "10",
         # As an image has it: the package under test, wherever it was imported from.
         "PYTHONPATH": str(Path(prefect_vertex.__file__).parents[1]),
     },

@@ -252,6 +252,15 @@ def test_a_heartbeat_is_from_one_to_ten_seconds(a_plan: APlan, value: str) -> No
         assert environment(a_plan(env={name: right}, worker_count=2))[name] == right
 
 
+def test_a_wait_after_a_loss_is_at_most_an_hour(a_plan: APlan) -> None:
+    """And may be left out, for a run that is rather to fail at once."""
+    name = "PREFECT_VERTEX_LOSS_SECONDS"
+    with pytest.raises(PlanError, match="expected seconds from 0 to 3600") as refused:
+        a_plan(env={name: "2h"}, worker_count=2)
+    assert refused.value.variable == "env"
+    assert environment(a_plan(env={name: "0"}, worker_count=2))[name] == "0"
+
+
 def test_a_pool_s_own_slots_are_judged_and_those_that_the_platform_fills_in_are_not(
     a_plan: APlan,
 ) -> None:

@@ -78,6 +78,7 @@ def members(staging: str) -> Callable[..., list[Membership]]:
             "leader_id": run_id,
             "staging": staging,
             "heartbeat_seconds": BEAT_SECONDS,
+            "loss_seconds": 0,
             **fields,
         }
         return [

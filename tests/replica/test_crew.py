@@ -148,11 +148,32 @@ def test_a_follower_that_left_without_an_end_is_named(prefect: Prefect) -> None:
         Followers(_members(leader)[0]).wait()
 
 
+@pytest.mark.parametrize("known_by", ["its run", "its last word"])
+def test_a_follower_that_was_told_to_end_fails_the_leader_only_after_a_while(
+    prefect: Prefect, doing: Callable[..., Any], known_by: str
+) -> None:
+    """Until then the job may end, which is no fault of the leader's flow."""
+    leader = prefect.leader()
+    lead, follow = _members(leader, loss_seconds=2)
+    (run,) = _followers(leader)
+    if known_by == "its run":
+        Crew(follow).say_told(run.id)
+        prefect.put(run.id, "CRASHED", "told to end")
+    else:
+        Crew(follow).say_left(Leaving(code=1, why="told to end", told=True))
+    waiting = doing(Followers(lead).wait)
+    waiting.thread.join(1)
+
+    assert waiting.thread.is_alive()
+    with pytest.raises(ReplicaError, match=r"Replica 1 of 2 .*: told to end\.$"):
+        waiting.end()
+
+
 def test_a_follower_that_went_silent_is_named(
     prefect: Prefect, staging: str, beating: Callable[[Membership], None]
 ) -> None:
     leader = prefect.leader()
-    members = _members(leader, staging=staging, heartbeat_seconds=0.1)
+    members = _members(leader, staging=staging, heartbeat_seconds=0.1, loss_seconds=0)
     _followers(leader)
     Meeting(members[1]).say_alive()
     beating(members[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 
@@ -90,6 +91,20 @@ def main():
         time.sleep(600)
 """
 
+MEETING = """
+import time
+from prefect import flow
+from prefect_vertex import replica
+
+@flow(log_prints=True)
+def main():
+    me = replica.current()
+    if not me.is_leader:
+        print("working")
+        time.sleep(600)
+    me.barrier("worked")
+"""
+
 
 def _logs(prefect: Prefect, run_id: UUID) -> str:
     found = prefect.client.read_logs(
@@ -163,12 +178,14 @@ def test_tasks_and_subflows_that_the_leader_tries_again_get_the_same_answers(
     assert "['task of rank 0, try 3', 'task of rank 1, try 2']" in logs
 
 
-def test_a_follower_that_is_told_to_end_crashes_and_so_fails_the_leader(
+def test_a_follower_that_is_told_to_end_crashes_and_in_the_end_fails_the_leader(
     prefect: Prefect, wait_until: Callable[..., Any]
 ) -> None:
     """It is not rescheduled, its launcher exits 0, and the leader's message names rank and why."""
     run = prefect.start(prefect.deploy(ENDLESS))
-    leader, follower = (prefect.launch(run, rank, 2) for rank in (0, 1))
+    leader, follower = (
+        prefect.launch(run, rank, 2, PREFECT_VERTEX_LOSS_SECONDS="2") for rank in (0, 1)
+    )
     (child,) = wait_until(lambda: _children(prefect, run), "the follower's run")
     wait_until(lambda: "working" in follower.output(), "its flow")
 
@@ -180,3 +197,25 @@ def test_a_follower_that_is_told_to_end_crashes_and_so_fails_the_leader(
     assert [state.type.value for state in states] == ["CRASHED", "FAILED"]
     assert "Replica 1 of 2 was told to end (SIGTERM)" in states[0].message
     assert f"Replica 1 of 2 (flow run {run.name}-r1) ended Crashed" in states[1].message
+
+
+@pytest.mark.parametrize("leader_is_at", ["its end", "a barrier"])
+def test_a_follower_whose_machine_is_taken_away_leaves_the_leader_to_the_next_attempt(
+    prefect: Prefect, staging: str, wait_until: Callable[..., Any], leader_is_at: str
+) -> None:
+    """It is told to end; Vertex AI ends the job a little later, and the leader's run goes back."""
+    run = prefect.start(prefect.deploy(ENDLESS if leader_is_at == "its end" else MEETING))
+    env = {"PREFECT_VERTEX_STAGING": staging} if leader_is_at == "a barrier" else {}
+    leader, follower = (prefect.launch(run, rank, 2, **env) for rank in (0, 1))
+    (child,) = wait_until(lambda: _children(prefect, run), "the follower's run")
+    wait_until(lambda: "working" in follower.output(), "its flow")
+
+    follower.process.send_signal(signal.SIGTERM)
+    assert follower.process.wait(60) == 0
+    wait_until(lambda: "1 of 2 was told to end" in leader.output(), "the leader to notice")
+    leader.process.send_signal(signal.SIGTERM)
+    code = leader.process.wait(60)
+    states = [prefect.read(each.id).state for each in (child, run)]
+
+    assert code == 0
+    assert [state.type.value for state in states] == ["CRASHED", "SCHEDULED"]

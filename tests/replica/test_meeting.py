@@ -180,6 +180,40 @@ def test_a_replica_that_left_without_coming_fails_the_barrier_at_once_and_says_w
         leader.barrier("ready")
 
 
+@pytest.mark.parametrize("lost", ["told to end", "silent"])
+def test_a_replica_that_was_lost_with_its_machine_fails_a_barrier_only_after_a_while(
+    members: Members, beating: Callable[[Membership], None], doing: Any, lost: str
+) -> None:
+    """Until then the job may end, and that is no fault of the others' flows."""
+    leader, follower = members(2, loss_seconds=2)
+    beating(leader)
+    if lost == "told to end":
+        Meeting(follower).say_alive(left="its flow run ended Crashed", told=True)
+    else:
+        Meeting(follower).say_alive()
+    waiting = doing(Meeting(leader).barrier, "ready")
+    waiting.thread.join(1.5)
+
+    assert waiting.thread.is_alive()
+    with pytest.raises(ReplicaError, match=r"Replica 1 of 2 (left without|did not) com"):
+        waiting.end()
+
+
+def test_a_replica_that_was_lost_and_is_started_again_is_waited_for(
+    members: Members, beating: Callable[[Membership], None], doing: Any
+) -> None:
+    leader, follower = members(2, loss_seconds=2)
+    Meeting(follower).say_alive(left="its flow run ended Crashed", told=True)
+    waiting = doing(Meeting(leader).barrier, "ready")
+    waiting.thread.join(1)
+    beating(follower)
+    waiting.thread.join(2)
+
+    assert waiting.thread.is_alive()
+    Meeting(follower).barrier("ready")
+    waiting.end()
+
+
 def test_a_replica_that_came_and_then_left_has_come(members: Members) -> None:
     leader, follower = (Meeting(member) for member in members(2))
     follower.gather(1, "parts")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from prefect_vertex.errors import SetupError
-from prefect_vertex.replica.membership import ATTEMPT, HEARTBEAT_SECONDS, Membership
+from prefect_vertex.planning.gang import HEARTBEAT_SECONDS, LOSS_SECONDS
+from prefect_vertex.replica.membership import ATTEMPT, Membership
 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf", "600", "0.5", "10.1", "1e400"])
@@ -13,6 +14,17 @@ def test_seconds_between_heartbeats_that_would_not_do_are_named(text: str) -> No
     """Too seldom, and a death would not be noticed within a minute."""
     with pytest.raises(SetupError, match=rf"{HEARTBEAT_SECONDS} is '{text}', expected .* 1 to 10"):
         Membership.read({HEARTBEAT_SECONDS: text})
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "nan", "inf", "3601"])
+def test_a_wait_after_a_loss_that_would_not_do_is_named(text: str) -> None:
+    with pytest.raises(SetupError, match=rf"{LOSS_SECONDS} is '{text}', expected .* 0 to 3600"):
+        Membership.read({LOSS_SECONDS: text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 90), ("0", 0), (" 7.5 ", 7.5)])
+def test_a_wait_after_a_loss_may_be_none_at_all(text: str, seconds: float) -> None:
+    assert Membership.read({LOSS_SECONDS: text}).loss_seconds == seconds
 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-1", "1.5", "²", "9" * 5000])

@@ -22,9 +22,13 @@ _EXECUTE = ("flow-run", "execute")
 # Each says by itself, or with another of them, which replica a process is.
 _PLACES = ("PREFECT_VERTEX_RANK", "PREFECT_VERTEX_WORLD_SIZE", "CLUSTER_SPEC")
 _NUMBERS = ("PREFECT_VERTEX_SLOTS", "PREFECT_VERTEX_SLOT_CORES", "PREFECT_VERTEX_SLOT_MEMORY_MB")
-_HEARTBEAT = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
-HEARTBEAT_BOUNDS = (1.0, 10.0)
-"""Seconds. The bucket limits writes to one object, and a death has to be noticed in a minute."""
+HEARTBEAT_SECONDS = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
+LOSS_SECONDS = "PREFECT_VERTEX_LOSS_SECONDS"
+SECONDS_BOUNDS = {
+    # The bucket limits writes to one object, and a death has to be noticed in a minute.
+    HEARTBEAT_SECONDS: (1.0, 10.0),
+    LOSS_SECONDS: (0.0, 3600.0),
+}
 
 
 def is_gang(pools: Sequence[PoolLayout]) -> bool:
@@ -83,14 +87,14 @@ def check_replica_environment(
                 variable="env",
                 hint="Leave it out for what the machine has room for.",
             )
-    least, most = HEARTBEAT_BOUNDS
-    if _HEARTBEAT in judged and not least <= _seconds(judged[_HEARTBEAT]) <= most:
-        raise PlanError(
-            f"{path} sets {_HEARTBEAT} to {shown(judged[_HEARTBEAT])}, expected seconds from "
-            f"{least:g} to {most:g}.",
-            variable="env",
-            hint=f"Leave it out for {most:g}.",
-        )
+    for name, (least, most) in SECONDS_BOUNDS.items():
+        if name in judged and not least <= _seconds(judged[name]) <= most:
+            raise PlanError(
+                f"{path} sets {name} to {shown(judged[name])}, expected seconds from "
+                f"{least:g} to {most:g}.",
+                variable="env",
+                hint="Leave it out for what is usual.",
+            )
 
 
 def _seconds(text: str) -> float:

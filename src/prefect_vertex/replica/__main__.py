@@ -43,7 +43,7 @@ def _follow(member: Membership) -> int:
     setup_logging()
     try:
         leaving = anyio.run(follow, member)
-        heartbeat.leave(leaving.why)
+        heartbeat.leave(leaving.why, told=leaving.told)
         _flush()
         Crew(member).say_left(leaving)
     except httpx.HTTPError as error:

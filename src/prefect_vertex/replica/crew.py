@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Crashed, Pending, to_state_create
 
-from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL
+from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL, TOLD_LABEL
 from prefect_vertex.replica.membership import Membership
 
 TASK_KEY = "prefect_vertex.replica"
@@ -40,10 +40,12 @@ class Leaving:
     Attributes:
         code: Its launcher's exit code.
         why: How its flow run ended.
+        told: SIGTERM has ended it, which is no fault of its flow's.
     """
 
     code: int
     why: str
+    told: bool = False
 
 
 class Crew:
@@ -130,10 +132,17 @@ class Crew:
         with contextlib.suppress(ObjectNotFound):
             self._patiently(lambda: self._client.set_flow_run_state(run_id, state))
 
+    def say_told(self, run_id: UUID) -> None:
+        """Mark a follower's run as one that SIGTERM has ended, before it gets its end."""
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self._patiently(
+                lambda: self._client.update_flow_run_labels(run_id, {TOLD_LABEL: "yes"})
+            )
+
     def say_left(self, leaving: Leaving) -> None:
         """Write, last of all, that this follower has left; safe to repeat."""
         key = f"{self._left_prefix()}{self._member.rank}"
-        value = json.dumps({"code": leaving.code, "why": leaving.why[:2000]})
+        value = json.dumps({**asdict(leaving), "why": leaving.why[:2000]})
         leader = UUID(self._member.leader_id)
         try:
             self._patiently(lambda: self._client.create_flow_run_input(leader, key, value))
@@ -187,6 +196,11 @@ def describe(run: FlowRun) -> str:
 def is_final(run: FlowRun) -> bool:
     """Whether a run has ended."""
     return run.state is not None and run.state.is_final()
+
+
+def was_told(run: FlowRun) -> bool:
+    """Whether SIGTERM has ended a follower's run."""
+    return TOLD_LABEL in run.labels
 
 
 def end_of(run: FlowRun, why: str) -> State[None]:

@@ -6,8 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterator
 
+from prefect.client.schemas.objects import FlowRun
+
 from prefect_vertex.errors import ReplicaError
-from prefect_vertex.replica.crew import Crew, describe, is_final
+from prefect_vertex.replica.crew import Crew, Leaving, describe, is_final, was_told
+from prefect_vertex.replica.losses import Loss, Losses
 from prefect_vertex.replica.meeting import Meeting, SignOfLife
 from prefect_vertex.replica.membership import Membership
 
@@ -26,9 +29,10 @@ class Followers:
         self._member = member
         self._crew = Crew(member)
         self._meeting = Meeting(member) if member.staging else None
+        self._losses = Losses(member)
 
     def check(self) -> set[int]:
-        """Ranks whose runs have not ended yet.
+        """Ranks whose runs have not ended yet, or have with their machines a little while ago.
 
         Raises:
             ReplicaError: One ended otherwise than Completed, left without an end, or went silent.
@@ -40,14 +44,10 @@ class Followers:
         waiting: set[int] = set()
         for rank in range(1, self._member.world_size):
             run = runs.get(rank)
-            if run is not None and is_final(run):
-                if run.state is None or not run.state.is_completed():
-                    raise self._failure(rank, f"(flow run {run.name}) ended {describe(run)}")
-            elif rank in left:
-                raise self._failure(rank, f"left without an end: {left[rank].why}")
-            else:
-                self._check_alive(rank, signs.get(rank))
-                waiting.add(rank)
+            if run is not None and run.state is not None and run.state.is_completed():
+                continue
+            self._check(rank, run, left.get(rank), signs.get(rank))
+            waiting.add(rank)
         return waiting
 
     def wait(self) -> None:
@@ -68,9 +68,25 @@ class Followers:
                 return
             await asyncio.sleep(pause)
 
-    def _check_alive(self, rank: int, sign: SignOfLife | None) -> None:
-        if self._meeting is not None and sign is not None and self._meeting.is_silent(sign):
-            raise self._failure(rank, f"has given no sign of life for {sign.silent_seconds:.0f} s")
+    def _check(
+        self, rank: int, run: FlowRun | None, leaving: Leaving | None, sign: SignOfLife | None
+    ) -> None:
+        """Raise for a follower that is not Completed, unless it goes on or its loss is borne."""
+        loss: Loss | None = None
+        if run is not None and is_final(run):
+            what = f"(flow run {run.name}) ended {describe(run)}"
+            loss = Loss.TOLD if was_told(run) else None
+        elif leaving is not None:
+            what = f"left without an end: {leaving.why}"
+            loss = Loss.TOLD if leaving.told else None
+        elif self._meeting is not None and sign is not None and self._meeting.is_silent(sign):
+            what = f"has given no sign of life for {sign.silent_seconds:.0f} s"
+            loss = Loss.SILENT
+        else:
+            self._losses.forget(rank)
+            return
+        if not self._losses.bears(rank, loss):
+            raise self._failure(rank, what)
 
     def _failure(self, rank: int, what: str) -> ReplicaError:
         return ReplicaError(

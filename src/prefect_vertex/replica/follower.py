@@ -53,12 +53,15 @@ async def follow(member: Membership) -> Leaving:
     if leader is None or _has_ended(leader):
         return Leaving(code=0, why="the leader's run had ended before this replica began")
     run = await _ask(beginning.follower_run, leader)
-    crew = Crew(member)
+    crew, told = Crew(member), False
     if not is_final(run):
         os.environ.update({LEADER_RUN_ID: str(leader.id), RUN_ID: str(run.id)})
-        await _Execution(member, crew, run).run()
+        execution = _Execution(member, crew, run)
+        await execution.run()
+        told = execution.is_ending
         run = await settled(crew, run)
-    return Leaving(code=0 if is_final(run) else 1, why=f"its flow run ended {describe(run)}")
+    why = f"its flow run ended {describe(run)}"
+    return Leaving(code=0 if is_final(run) else 1, why=why, told=told)
 
 
 async def settled(crew: Crew, run: FlowRun) -> FlowRun:
@@ -83,7 +86,8 @@ class _Execution:
         self._crew = crew
         self._run = run
         self._told_at: float | None = None
-        self._is_ending = False
+        self.is_ending = False
+        """Whether SIGTERM ends it."""
 
     async def run(self) -> None:
         """Execute the run with Prefect's own executor."""
@@ -102,7 +106,7 @@ class _Execution:
                     tasks.start_soon(self._watch_leader, context)
                     tasks.start_soon(self._end_on_signal, context, terminating, tasks)
                     await executor.submit()
-                    if not self._is_ending:
+                    if not self.is_ending:
                         tasks.cancel_scope.cancel()
 
     async def _end_on_signal(
@@ -114,7 +118,7 @@ class _Execution:
         acknowledged, concluded = await tell_engine_to_leave_the_state(context, self._run.id)
         if concluded:
             return  # its last state is reported, and its process about to end
-        self._is_ending = True
+        self.is_ending = True
         try:
             await _ask(self._report_end)
         except httpx.HTTPError as error:
@@ -131,6 +135,8 @@ class _Execution:
             who = str(self._member).capitalize()
             own = self._crew.run(self._run.id) or self._run
             state = end_of(own, f"{who} was told to end (SIGTERM) before its flow had.")
+            # First, for the leader takes an end without it for a fault of this flow's.
+            self._crew.say_told(self._run.id)
         self._crew.propose(self._run.id, state)
 
     async def _watch_leader(self, context: Any) -> None:

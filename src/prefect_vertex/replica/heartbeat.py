@@ -65,11 +65,17 @@ class Heartbeat:
             # As long as a sign may really take: one that came later would take the last word back.
             self._thread.join(timeout=self._patience_seconds + 2 * self._call_seconds)
 
-    def leave(self, why: str, *, for_good: bool = True) -> None:
-        """Say how this replica ended, as its last sign; not `for_good`: another may take over."""
+    def leave(self, why: str, *, for_good: bool = True, told: bool = False) -> None:
+        """Say how this replica ended, as its last sign.
+
+        Args:
+            why: How.
+            for_good: Otherwise another process may take over.
+            told: SIGTERM has ended it.
+        """
         self.stop()
         if for_good:
-            self._say(left=why)
+            self._say(left=why, told=told)
         else:
             self._say(ended_because=why)
 
@@ -77,12 +83,14 @@ class Heartbeat:
         while not self._stopped.wait(self._period):
             self._say()
 
-    def _say(self, *, left: str | None = None, ended_because: str = "") -> None:
+    def _say(self, *, left: str | None = None, told: bool = False, ended_because: str = "") -> None:
         if self._meeting is None:
             return
         try:
             progress = read_progress()
-            self._meeting.say_alive(progress=progress, left=left, ended_because=ended_because)
+            self._meeting.say_alive(
+                progress=progress, left=left, told=told, ended_because=ended_because
+            )
         except ReplicaError as error:
             if not self._in_trouble:
                 _logger.warning("No sign of life could be given: %s", error)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from prefect_vertex.errors import ReplicaError
+from prefect_vertex.replica.losses import Loss, Losses
 from prefect_vertex.replica.membership import Membership
 from prefect_vertex.replica.pickling import dumps
 from prefect_vertex.replica.posts import Posts, describe, ended, names, standstill
@@ -68,6 +69,7 @@ class Meeting:
         self._visits = Visits()
         self._visited: set[str] = set()
         self._posts = Posts(self._folder, member.rank)
+        self._losses = Losses(member)
 
     def start_over(self) -> None:
         """Begin another try of the flow, which gets the same answers again."""
@@ -129,6 +131,7 @@ class Meeting:
         *,
         progress: tuple[float, float] | None = None,
         left: str | None = None,
+        told: bool = False,
         ended_because: str = "",
     ) -> None:
         """Give a sign of life.
@@ -136,9 +139,10 @@ class Meeting:
         Args:
             progress: What it has done, and of how much; None where it has told nothing.
             left: How this replica ended; None while it runs.
+            told: SIGTERM has ended it.
             ended_because: How the process ended that gave the signs, where another may go on.
         """
-        word = sign_word(progress, left=left, ended_because=ended_because)
+        word = sign_word(progress, left=left, told=told, ended_because=ended_because)
         self._folder.put(f"alive/{self._member.rank}", word.encode(), {NOTE: word})
 
     def signs_of_life(self) -> dict[int, SignOfLife]:
@@ -264,14 +268,20 @@ class Meeting:
         signs = self.signs_of_life()
         for rank in sorted(missing & signs.keys()):
             sign = signs[rank]
-            if self.is_silent(sign):
+            is_silent = self.is_silent(sign)
+            if not is_silent and not sign.has_left:
+                self._losses.forget(rank)
+                continue
+            loss = Loss.SILENT if is_silent else Loss.TOLD if sign.told else None
+            # It may have come and left between our two looks.
+            if rank not in self._missing(place) or self._losses.bears(rank, loss):
+                continue
+            if is_silent:
                 raise ReplicaError(
                     f"Replica {rank} of {self._member.world_size} did not come to {what}:"
                     f" no sign of life for {sign.silent_seconds:.0f} s{after(sign)}."
                 )
-            # It may have come and left between our two looks.
-            if sign.has_left and rank in self._missing(place):
-                raise ReplicaError(
-                    f"Replica {rank} of {self._member.world_size} left without coming to"
-                    f" {what}: {sign.why}"
-                )
+            raise ReplicaError(
+                f"Replica {rank} of {self._member.world_size} left without coming to"
+                f" {what}: {sign.why}"
+            )

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Self
 
 from prefect_vertex.errors import SetupError
-from prefect_vertex.planning.gang import HEARTBEAT_BOUNDS
+from prefect_vertex.planning.gang import HEARTBEAT_SECONDS, LOSS_SECONDS, SECONDS_BOUNDS
 from prefect_vertex.replica.topology import read_place
 
 RUN_ID = "PREFECT__FLOW_RUN_ID"
 ATTEMPT = "PREFECT_VERTEX_ATTEMPT"
 STAGING = "PREFECT_VERTEX_STAGING"
-HEARTBEAT_SECONDS = "PREFECT_VERTEX_HEARTBEAT_SECONDS"
 
 # The launcher sets these two for the engine's process.
 LEADER_RUN_ID = "PREFECT_VERTEX_LEADER_RUN_ID"
 PROGRESS_FILE = "PREFECT_VERTEX_PROGRESS_FILE"
 
 _DEFAULT_HEARTBEAT_SECONDS = 10.0
+_DEFAULT_LOSS_SECONDS = 90.0
 _MISSED_BEATS = 4.5
 _LONGEST_NUMBER = 18
 
@@ -37,6 +37,7 @@ class Membership:
         attempt: From 1.
         staging: `gs://bucket` or `gs://bucket/prefix`; empty without a staging bucket.
         heartbeat_seconds: Between two signs of life.
+        loss_seconds: How long a replica that was lost with its machine fails nobody; see `losses`.
     """
 
     rank: int = 0
@@ -45,6 +46,7 @@ class Membership:
     attempt: int = 1
     staging: str = ""
     heartbeat_seconds: float = _DEFAULT_HEARTBEAT_SECONDS
+    loss_seconds: float = _DEFAULT_LOSS_SECONDS
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -60,7 +62,8 @@ class Membership:
             leader_id=environment.get(LEADER_RUN_ID) or environment.get(RUN_ID) or "",
             attempt=_attempt(environment.get(ATTEMPT, "")),
             staging=environment.get(STAGING, "").rstrip("/"),
-            heartbeat_seconds=_heartbeat_seconds(environment.get(HEARTBEAT_SECONDS, "")),
+            heartbeat_seconds=_seconds(environment, HEARTBEAT_SECONDS, _DEFAULT_HEARTBEAT_SECONDS),
+            loss_seconds=_seconds(environment, LOSS_SECONDS, _DEFAULT_LOSS_SECONDS),
         )
 
     @property
@@ -84,15 +87,16 @@ def _attempt(text: str) -> int:
     return int(text)
 
 
-def _heartbeat_seconds(text: str) -> float:
-    least, most = HEARTBEAT_BOUNDS
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    least, most = SECONDS_BOUNDS[name]
+    text = environment.get(name, "")
     try:
-        seconds = float(text.strip() or _DEFAULT_HEARTBEAT_SECONDS)
+        seconds = float(text.strip() or default)
     except ValueError:
         seconds = math.nan
     if not least <= seconds <= most:
         raise SetupError(
-            f"{HEARTBEAT_SECONDS} is {text[:40]!r}, expected seconds from {least:g} to {most:g}.",
-            hint=f"Leave it out for {_DEFAULT_HEARTBEAT_SECONDS:g}.",
+            f"{name} is {text[:40]!r}, expected seconds from {least:g} to {most:g}.",
+            hint=f"Leave it out for {default:g}.",
         )
     return seconds

@@ -21,6 +21,7 @@ class SignOfLife:
         has_told: It has told its progress, be it of no work at all.
         done, total: Its progress; zeros where it has told none.
         silent_seconds: By the store's clock: since its last sign, at the newest sign of all.
+        told: It has left because of SIGTERM.
     """
 
     has_left: bool
@@ -29,16 +30,22 @@ class SignOfLife:
     done: float
     total: float
     silent_seconds: float
+    told: bool = False
 
 
 def sign_word(
-    progress: tuple[float, float] | None, *, left: str | None = None, ended_because: str = ""
+    progress: tuple[float, float] | None,
+    *,
+    left: str | None = None,
+    told: bool = False,
+    ended_because: str = "",
 ) -> str:
     """A sign as it is written; `Meeting.say_alive` has the arguments."""
     return json.dumps(
         {
             "state": "running" if left is None else "left",
             "why": (left or ended_because)[:_LONGEST_REASON],
+            "told": told,
             "progress": progress,
         }
     )
@@ -56,6 +63,7 @@ def read_sign(entry: Entry, silent_seconds: float) -> SignOfLife:
         done=done,
         total=total,
         silent_seconds=silent_seconds,
+        told=said.get("told", False),
     )
 
 
