@@ -31,6 +31,7 @@ from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.followers import settle_followers
 from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.rereads import is_same_stay, renewed
 from prefect_vertex.reconciler.submit import Submitter
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.reconciler.walk import Walker
@@ -38,6 +39,9 @@ from prefect_vertex.runs.port import Proposal
 
 _ON_ITS_WORD = (Crash, Hop, MarkCancelled, Reschedule, Requeue, CancelJob)
 """Decisions that end or move a waiting run because it waits."""
+
+_ON_NO_WORD = (Wait, Describe, Look, Show)
+"""Decisions that an old view does no harm to; before a Show the run is read and judged anew."""
 
 
 class Actor:
@@ -57,6 +61,11 @@ class Actor:
         """
         if isinstance(decision, _ON_ITS_WORD) and await self.put_right(care, view):
             return True
+        if view is not None and _rests_on_the_run(care, decision):
+            # As late as can be: the server takes nearly every state over nearly every other.
+            view = await renewed(self._world, view)
+            if view is None:
+                return True
         if unseen := await settle_followers(self._world, care, view, decision):
             return await self._describe(care, unseen)
         match decision:
@@ -186,6 +195,9 @@ class Actor:
         return False
 
     async def _crash(self, care: Care, view: RunView, decision: Crash) -> bool:
+        if not await is_same_stay(self._world, view):
+            # It was told first what had been tried, and that may take long.
+            return True
         proposal = Proposal(state=RunState.CRASHED, name="Crashed", message=decision.message)
         if not await self._world.runs.propose(view.id, proposal):
             self._soon(care)
@@ -259,3 +271,10 @@ class Actor:
 
     def _info(self, view: RunView, message: str) -> None:
         self._world.runs.log(view, logging.INFO, message)
+
+
+def _rests_on_the_run(care: Care, decision: Decision) -> bool:
+    """Whether it would do harm to a run that has gone on since it was read."""
+    if isinstance(decision, Settle):
+        return bool(care.tickets or care.due_attempt)
+    return not isinstance(decision, _ON_NO_WORD)

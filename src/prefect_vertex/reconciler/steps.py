@@ -29,6 +29,7 @@ from prefect_vertex.planning.links import shell_links
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
+from prefect_vertex.reconciler.rereads import is_old
 from prefect_vertex.reconciler.starts import (
     first_to_start,
     has_begun,
@@ -43,9 +44,6 @@ logger = logging.getLogger(__name__)
 
 MAX_DOUBLINGS = 4
 """How often the pause after a step that failed is doubled."""
-
-OLD_SECONDS = 1.0
-"""Age from which a run is read again before it is said to wait."""
 
 MAX_STEPS = 20
 """Steps for one run in one go; more would mean that a decision does not change what it sees."""
@@ -109,7 +107,8 @@ class Attendant:
             if decision == before and isinstance(decision, Describe):
                 # The answer was too old on arrival: the API is slow, and asking harder won't help.
                 break
-            if isinstance(decision, Show) and decision != before and self._is_old(view):
+            shows = isinstance(decision, Show) and decision != before
+            if shows and view is not None and is_old(self.world, view):
                 # The server takes a waiting state over a run that has ended meanwhile.
                 before, view = decision, None
                 continue
@@ -122,11 +121,6 @@ class Attendant:
                 return
             before, view = decision, None
         self._later(care)
-
-    def _is_old(self, view: RunView | None) -> bool:
-        """Whether the run may well have gone on since it was read."""
-        age = self.world.clock.now() - view.observed_at if view is not None else timedelta(0)
-        return age > timedelta(seconds=OLD_SECONDS)
 
     async def _decide(
         self, care: Care, view: RunView | None, jobs: tuple[JobSnapshot, ...]
