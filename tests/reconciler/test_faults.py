@@ -223,6 +223,61 @@ async def test_an_unreachable_place_of_another_deployment_holds_up_no_retry(stag
     assert [job.attempt for job in stage.jobs(run)] == [1, 2]
 
 
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "UNAVAILABLE", "INVALID_ARGUMENT"])
+async def test_a_restart_is_not_held_up_by_another_candidates_place(
+    code: str, stage: Stage
+) -> None:
+    """The last attempt's place is announced, and can be seen; so no job is anywhere else."""
+    worker = await stage.worker()
+    stage.gateway("europe-west4").down["find"] = error_of(code)
+    run, _ = await stage.running(worker, regions=("europe-west4",))
+    stage.reschedule(run)
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(3)
+    stage.submit(worker, run, regions=("europe-west4",))
+    await stage.tick(3)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+    told = [line for line in stage.runs.logs[run.id] if "Cannot look" in line]
+    assert len(told) == 1
+    assert "europe-west4" in told[0]
+
+
+async def test_a_restart_waits_until_the_last_attempts_own_place_can_be_seen(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker, regions=("europe-west4",))
+    stage.gateway().down["find"] = error_of("UNAVAILABLE")
+    stage.reschedule(run)
+    stage.move(stage.job(run), "SUCCEEDED")
+    await stage.tick(3)
+    stage.submit(worker, run, regions=("europe-west4",))
+    await stage.tick(300)
+    assert len(stage.jobs(run)) == 1
+    assert sum("Cannot look" in line for line in stage.runs.logs[run.id]) == 1
+    del stage.gateway().down["find"]
+    await stage.tick(20)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 2]
+
+
+async def test_an_attempt_that_is_announced_nowhere_is_looked_for_in_all_places_or_given_up(
+    stage: Stage,
+) -> None:
+    """Somebody had claimed it, and may be about to begin in the place that cannot be seen."""
+    worker = await stage.worker()
+    stage.gateway("europe-west4").down["find"] = error_of("PERMISSION_DENIED")
+    run = stage.runs.add()
+    run.claims["prefect-vertex-create-a1"] = "another/instance"
+    stage.submit(worker, run, regions=("europe-west4",))
+    await stage.tick(100)
+    assert run.state is RunState.PENDING
+    await stage.tick(100)
+
+    assert run.name == "Crashed"
+    assert "PERMISSION_DENIED" in run.message
+    assert stage.jobs(run) == []
+
+
 async def test_a_long_trouble_of_a_run_is_told_once(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,13 +25,12 @@ from prefect_vertex.lifecycle.decisions import (
 )
 from prefect_vertex.lifecycle.run import SETTLED_LABEL, VERDICT_LABEL, RunState, RunView
 from prefect_vertex.planning.naming import ResourceName
-from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.followers import settle_followers
-from prefect_vertex.reconciler.observe import is_ours
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.rereads import is_same_stay, renewed
+from prefect_vertex.reconciler.search import Search
 from prefect_vertex.reconciler.submit import Submitter
 from prefect_vertex.reconciler.upkeep import Upkeep
 from prefect_vertex.reconciler.walk import Walker
@@ -50,6 +49,7 @@ class Actor:
     def __init__(self, world: World, upkeep: Upkeep) -> None:
         self._world = world
         self._upkeep = upkeep
+        self.search = Search(world)
         self.walker = Walker(world)
         self.submitter = Submitter(world, self.walker)
 
@@ -86,7 +86,7 @@ class Actor:
                 step = await self.submitter.step(care, view)
                 return await self._crash(care, view, step) if isinstance(step, Crash) else step
             case Look():
-                return await self.look(care, view)
+                return await self.search.look(care, view)
             case Show(name, message):
                 proposal = Proposal(state=RunState.PENDING, name=name, message=message)
                 await self._world.runs.propose(view.id, proposal)
@@ -126,43 +126,8 @@ class Actor:
         self._info(view, f"'{view.state_name}' reached Prefect late; the state before it is back.")
         return True
 
-    async def look(self, care: Care, view: RunView) -> bool:
-        """Look for the run's jobs by label, wherever they may be."""
-        for target in sorted(self._places(care, view), key=str):
-            for job in await self._world.gateways.for_target(target).find(care.run_id):
-                if is_ours(job):
-                    care.see(job, target)
-        if care.newest_attempt < max(view.attempt, care.contested_attempt, 1):
-            # The first ones and the last: however long it goes on, no more is to be known.
-            kept = care.looks[: max(1, care.policy.create_settle_looks - 1)]
-            care.looks = (*kept, self._world.clock.now())
-        else:
-            care.looks = ()
-        return True
-
-    def _places(self, care: Care, view: RunView) -> set[Target]:
-        """Where it was tried, is to be tried or was announced; anywhere only if nothing says."""
-        places = set(care.targets.values())
-        if care.assignment is not None:
-            places |= {candidate.target for candidate in care.assignment.spec.candidates}
-        project, location = view.place
-        known = {(place.project, place.location) for place in places}
-        if project and (project, location) not in known:
-            places.add(self._known_target(project, location))
-        return places or set(self._world.home())
-
-    def _known_target(self, project: str, location: str) -> Target:
-        for target in sorted(self._world.home(), key=str):
-            if (target.project, target.location) == (project, location):
-                return target
-        return Target(project, location, self._usual_credentials())
-
-    def _usual_credentials(self) -> str:
-        """Those of the pool's own place: a run's labels name a place, never a secret."""
-        return min((target.credentials_key for target in self._world.home()), default="")
-
     async def _describe(self, care: Care, name: ResourceName) -> bool:
-        target = care.targets.get(name.key) or self._target_for(care, name)
+        target = self.search.target_for(care, name)
         try:
             job = await self._world.gateways.for_target(target).describe(name)
         except JobNotFoundError:
@@ -171,21 +136,11 @@ class Actor:
         care.see(job, target)
         return True
 
-    def _target_for(self, care: Care, name: ResourceName) -> Target:
-        """Where to ask for a job that is known by its name alone: its own location, always."""
-        known = [*care.targets.values(), *sorted(self._world.home(), key=str)]
-        if care.candidate is not None:
-            known.insert(0, care.candidate.target)
-        for target in known:
-            if target.location == name.location:
-                return target
-        return Target(name.project, name.location, self._usual_credentials())
-
     async def _cancel(self, care: Care, view: RunView | None, decision: CancelJob) -> bool:
         if decision.verdict is not None and view is not None:
             verdict = f"{decision.attempt}:{decision.verdict.value}"
             await self._world.runs.label(view.id, {VERDICT_LABEL: verdict})
-        target = care.targets.get(decision.job.key) or self._target_for(care, decision.job)
+        target = self.search.target_for(care, decision.job)
         await self._world.gateways.for_target(target).cancel(decision.job)
         care.cancels[decision.job.key] = self._world.clock.now()
         if view is not None:

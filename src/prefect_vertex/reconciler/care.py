@@ -112,6 +112,7 @@ class Care:
         shown: Phases of which events and log lines were written, by job.
         orphaned_in: The id of the state in which the run's holder was found gone for certain.
         sure_of: The id of the waiting state that is known to be no late word.
+        unseeable_since: Since when a place that may hold its job cannot be seen.
         absences: Jobs that were answered with "not found".
         ended: When each of its jobs was first seen terminal.
         lease_id: The concurrency lease that `lease_renewed_at` and `lease_lost` are about.
@@ -159,6 +160,7 @@ class Care:
     sure_of: str = ""
     cancels: dict[tuple[str, str], datetime] = field(default_factory=dict)
     looks: tuple[datetime, ...] = ()
+    unseeable_since: datetime | None = None
     absences: dict[tuple[str, str], Absence] = field(default_factory=dict)
     ended: dict[tuple[str, str], datetime] = field(default_factory=dict)
     gone: tuple[datetime, ...] = ()

@@ -167,7 +167,9 @@ class Attendant:
         if not fresh:
             if await self._actor.put_right(care, view):
                 return True
-            await self._actor.look(care, view)
+            await self._actor.search.look(care, view)
+            if care.failed is not None:
+                return True
         if elsewhere or 0 < care.contested_attempt <= care.newest_attempt:
             await self._actor.submitter.yield_to(care, view)
             return True
