@@ -95,6 +95,45 @@ async def test_a_json_line_becomes_the_entry(
     assert "levelname" not in payload
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"loss": NaN}',
+        '{"loss": [-Infinity]}',
+        '{"loss": 1e999}',
+        pytest.param(f'{{"n": {"1" * 400}}}', id="long"),
+        '{"name": "\\ud800"}',
+        '{"\\udfff": 1}',
+        pytest.param('{"a":' * 33 + "1" + "}" * 33, id="deep"),
+        pytest.param('{"a":' + "[" * 60 + "]" * 60 + "}", id="deep list"),
+        pytest.param('{"a":' * 100_000, id="deepest"),
+    ],
+)
+async def test_an_object_that_no_payload_holds_is_text(
+    emulator: Emulator, run_job: Callable[..., Any], entries: Callable[..., Any], line: str
+) -> None:
+    """Whatever a program writes, the entries after it can be read."""
+    job = await run_job("true")
+    for text in (line, "after"):
+        emulator.logs.add_line(job.record.name, "workerpool0-0", text, is_error=False)
+
+    found = await entries(f'{_of(job)} AND resource.labels.task_name="workerpool0-0"')
+
+    assert [dict(e.json_payload)["message"] for e in found] == [line, "after"]
+
+
+async def test_as_deep_an_object_as_a_payload_holds_is_one(
+    emulator: Emulator, run_job: Callable[..., Any], entries: Callable[..., Any]
+) -> None:
+    job = await run_job("true")
+    line = '{"a":' * 32 + "1" + "}" * 32
+    emulator.logs.add_line(job.record.name, "workerpool0-0", line, is_error=False)
+
+    (entry,) = await entries(f'{_of(job)} AND resource.labels.task_name="workerpool0-0"')
+
+    assert sorted(dict(entry.json_payload)) == ["a", "attrs"]
+
+
 async def test_one_query_reads_many_jobs_by_time(
     run_job: Callable[..., Any], entries: Callable[..., Any]
 ) -> None:

@@ -18,6 +18,11 @@ def test_short_error_is_quoted_whole() -> None:
     assert error_tail("") == ""
 
 
+def test_a_progress_bar_is_one_line_of_an_error() -> None:
+    bar = "\r".join(f"{number}%" for number in range(100))
+    assert error_tail(f"one\n{bar}\n") == f"one\n{bar}"
+
+
 def test_long_error_is_quoted_from_its_end() -> None:
     lines = error_tail("\n".join(numbered(100))).splitlines()
 

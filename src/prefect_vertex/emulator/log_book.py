@@ -15,6 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.cloud.aiplatform_v1.types import JobState
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.struct_pb2 import Struct
 
 from prefect_vertex.emulator.names import JobName
 
@@ -54,6 +57,10 @@ _STATE_MESSAGES: Final[Mapping[int, tuple[str, ...]]] = {
 }
 # More than any test writes; a server that stands for days does not grow for ever.
 _MAX_ENTRIES: Final = 100_000
+_NO_PAYLOAD: Final = (
+    *(ValueError, OverflowError, RecursionError),
+    *(ParseError, EncodeError, DecodeError),
+)
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _COUNTER_LENGTH: Final = 8
 
@@ -112,7 +119,10 @@ class LogBook:
         self._entries: deque[Entry] = deque(maxlen=_MAX_ENTRIES)
 
     def add_line(self, job: JobName, replica: str, line: str, *, is_error: bool) -> None:
-        """A line that a replica wrote; a JSON object is taken apart, as the log agent does."""
+        """A line that a replica wrote; a JSON object is taken apart, as the log agent does.
+
+        What a payload cannot hold is text: numbers that are none, half a character, too deep.
+        """
         severity = "ERROR" if is_error else "INFO"
         attributes = {"tag": replica}
         parsed = _json_object(line)
@@ -164,10 +174,14 @@ def _json_object(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        parsed = json.loads(line)
-    except ValueError:
+        parsed: dict[str, Any] = json.loads(line)
+        json.dumps(parsed, allow_nan=False)
+        # In another object, because an answer is of some levels more than the payload in it.
+        whole = ParseDict({"payload": parsed}, Struct())
+        Struct.FromString(whole.SerializeToString())
+    except _NO_PAYLOAD:
         return None
-    return parsed if isinstance(parsed, dict) else None
+    return parsed
 
 
 def _severity(value: object) -> str:

@@ -46,13 +46,13 @@ def error_tail(text: str) -> str:
 
     A traceback keeps its first line, and loses lines from its middle.
     """
-    shortened = text[-_TAIL_BYTES:].rstrip().splitlines()
+    shortened = text[-_TAIL_BYTES:].rstrip().split("\n")
     # The first line may have been cut in two.
     lines = shortened if len(text) <= _TAIL_BYTES else shortened[1:]
     tail = lines[-_TAIL_LINES:]
     if len(tail) == len(lines) == len(shortened):
         return "\n".join(tail)
-    cut_off = text.rstrip().splitlines()[: -len(tail)]
+    cut_off = text.rstrip().split("\n")[: -len(tail)]
     if _TRACEBACK not in tail and _TRACEBACK in cut_off:
         return "\n".join((_TRACEBACK, "  [...]", *tail))
     return "\n".join(("[...]", *tail))
