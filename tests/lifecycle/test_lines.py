@@ -216,6 +216,28 @@ def test_a_run_loggers_line_is_known_in_colour() -> None:
     assert unsent([entry], {LEADER_TASK: [(entry.timestamp, "hello")]}) == []
 
 
+def test_an_entry_has_its_own_key_beside_others_of_its_log() -> None:
+    """An id tells apart only entries of one time."""
+    same = [an_entry("a", insert_id="i"), an_entry("a", insert_id="i")]
+    others = [
+        an_entry("a", insert_id="i", second=1),
+        an_entry("a", insert_id="i", nanoseconds=1),
+        an_entry("a", insert_id="j"),
+    ]
+    assert len({each.key for each in same}) == 1
+    assert len({each.key for each in [*same, *others]}) == 4
+
+
+def test_lines_of_one_microsecond_keep_the_order_in_which_they_were_written() -> None:
+    """A traceback's are written at once, and ids grow with nothing."""
+    ids = zip(TRACEBACK, "zma", strict=True)
+    entries = [
+        an_entry(text, insert_id=insert_id, nanoseconds=100 * number)
+        for number, (text, insert_id) in enumerate(ids)
+    ]
+    assert texts(unsent(reversed(entries))) == TRACEBACK
+
+
 def test_lines_are_in_order_and_blank_ones_are_none() -> None:
     entries = [an_entry("b", second=2), an_entry(" \n", second=1), an_entry("a", second=0)]
     assert texts(unsent(entries)) == ["a", "b"]

@@ -127,6 +127,35 @@ def test_a_record_that_a_log_holds_stands_for_itself_alone() -> None:
     assert unknown([*print_, *later], keys(lines_of(print_)), cut_mark=MARK) == later
 
 
+@pytest.mark.parametrize(
+    "text", ["10%|#  | 1/9\r20%|## | 2/9", "\rone", "a\fb", "a\u2028b", "a\x85b", "a\r\nb"]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_only_a_newline_ends_a_line(text: str, *, named: bool) -> None:
+    """A progress bar is one line, however often it goes back to its beginning."""
+    every = entries("loading", text, *TRACEBACK[:1], "  " + text, *TRACEBACK[-1:])
+    assert unknown(every, keys(lines_of(every, named=named)), cut_mark=MARK) == []
+
+
+def test_lines_of_one_moment_that_are_alike_are_known_each_for_itself() -> None:
+    one, same = entries("retrying"), entries("retrying", insert_id="other")
+    assert unknown([*one, *same], keys(lines_of(one)), cut_mark=MARK) == same
+    assert unknown([*one, *same], keys(lines_of([*one, *same])), cut_mark=MARK) == []
+
+
+@pytest.mark.parametrize("length", [20, 60, 90])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_record_that_was_cut_is_known_beyond_the_cut(length: int, *, named: bool) -> None:
+    """The rest of it is nowhere, and is not brought as lines of their own."""
+    every = entries("loading", *TRACEBACK, "Killed")
+    lines = keys(lines_of(every, named=named))
+    logger, at, text = lines[1]
+    lines[1] = (logger, at, text[:length] + MARK)
+    later = entries(*TRACEBACK, second=3)
+
+    assert unknown([*every, *later], lines, cut_mark=MARK) == later
+
+
 def test_a_line_that_was_cut_is_known_by_its_beginning() -> None:
     (entry,) = entries("x" * 50)
     ((logger, at, text),) = keys(lines_of([entry]))
@@ -150,6 +179,14 @@ def test_vertex_ais_error_does_not_repeat_what_the_replica_wrote() -> None:
     assert told_once(service, [(NOON, "an older line")])[0].text == SAYS + "\nno such thing"
     one = entries("Job is running.", task_name="service", is_plain=False)
     assert told_once([*lines, *one], []) == [*lines, *one]
+
+
+def test_vertex_ais_error_does_not_repeat_a_progress_bar() -> None:
+    bar = " 10%|#  | 1/9\r 20%|## | 2/9"
+    fields: dict[str, Any] = {"task_name": "service", "is_plain": False}
+    service = entries(f"{SAYS}\nfirst\n\n{bar}", second=9, **fields)
+    assert told_once([*entries("", bar), *service], [])[-1].text == f"{SAYS}\nfirst"
+    assert told_once([*entries(""), *service], [])[-1].text == service[0].text
 
 
 def test_vertex_ais_error_is_known_with_and_without_its_end() -> None:

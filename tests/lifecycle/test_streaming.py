@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -74,12 +75,30 @@ def test_an_attempt_that_failed_is_told_while_the_run_waits_for_the_next(
 def test_a_started_runs_stream_takes_only_what_was_before_and_ends_when_that_has_come(
     stream: Stream, now: datetime
 ) -> None:
-    started = stream.started(stream.run, now + 10 * SECOND)
+    start = now + 10 * SECOND
+    started = stream.started(replace(stream.run, observed_at=start), start)
 
     assert started.takes(now + 9 * SECOND)
-    assert not started.takes(now + 10 * SECOND)
-    assert not started.is_over(now + 10 * SECOND + LATE)
-    assert started.is_over(now + 11 * SECOND + LATE)
+    assert not started.takes(start)
+    for read_at, is_over in ((start + LATE, False), (start + LATE + SECOND, True)):
+        assert started.after_read(read_at, now).is_over(read_at) is is_over
+
+
+def test_a_started_runs_stream_waits_for_a_read_that_is_late_enough(
+    stream: Stream, now: datetime
+) -> None:
+    """Reads may be two minutes apart; but it does not wait for ever."""
+    started = stream.started(stream.run, now).after_read(now, now)
+
+    assert not started.is_over(now + 2 * LATE)
+    assert started.is_over(now + AFTER_END + SECOND)
+
+
+def test_a_start_is_timed_by_one_clock(stream: Stream, now: datetime) -> None:
+    """The time of the start is the server's, that of the reads is this machine's."""
+    here = now + 90 * SECOND
+    started = stream.started(replace(stream.run, observed_at=here), now)
+    assert not started.after_read(here + SECOND, now).is_over(here + SECOND)
 
 
 def test_a_run_that_crashed_before_its_start_is_told_everything(
@@ -94,7 +113,7 @@ def test_a_run_that_crashed_before_its_start_is_told_everything(
 def test_a_run_that_crashed_later_is_told_what_followed_its_last_word(
     stream: Stream, now: datetime
 ) -> None:
-    followed = stream.after_read(now + 2 * SECOND, is_complete=True)
+    followed = stream.after_read(now + 2 * SECOND, now - WINDOW)
     crashed = followed.crashed(stream.run, now + 10 * SECOND, now + 20 * SECOND)
 
     taken = [second for second in (0, 9, 10, 19, 20, 30) if crashed.takes(now + second * SECOND)]
@@ -124,7 +143,8 @@ def test_a_failure_of_several_replicas_may_have_a_dead_one(a_run: Any, now: date
 def test_a_run_that_failed_is_told_what_its_dead_replica_wrote_and_nothing_else(
     stream: Stream, now: datetime
 ) -> None:
-    read = stream.started(stream.run, now).after_read(now + 99 * SECOND, is_complete=True)
+    later = now + 99 * SECOND
+    read = stream.started(stream.run, now).after_read(later, later - WINDOW)
     failed = read.failed(stream.run, now, {"workerpool1-0": now + 10 * SECOND})
 
     assert failed.since == now + 10 * SECOND
@@ -137,7 +157,8 @@ def test_a_run_that_failed_is_told_what_its_dead_replica_wrote_and_nothing_else(
 def test_what_was_read_and_not_needed_while_the_run_lived_is_read_again(
     stream: Stream, now: datetime
 ) -> None:
-    read = stream.started(stream.run, now).after_read(now + 99 * SECOND, is_complete=True)
+    later = now + 99 * SECOND
+    read = stream.started(stream.run, now).after_read(later, later - WINDOW)
     crashed = read.crashed(stream.run, now, now + 5 * SECOND)
 
     assert crashed.since == now
@@ -151,13 +172,22 @@ def test_a_long_life_is_not_read_again(stream: Stream, now: datetime) -> None:
 
 def test_reads_overlap_and_go_on_where_one_was_cut_short(stream: Stream, now: datetime) -> None:
     later = now + 300 * SECOND
-    assert stream.after_read(later, is_complete=True).since == later - WINDOW
-    assert stream.after_read(later, is_complete=False).since == later
-    assert stream.after_read(now, is_complete=True).since == stream.since
+    assert stream.after_read(later, later - WINDOW).since == later - WINDOW
+    assert stream.after_read(now, now - WINDOW).since == stream.since
 
 
-def test_a_read_that_was_cut_short_never_leads_to_the_same_again(stream: Stream) -> None:
-    assert stream.after_read(stream.since, is_complete=False).since > stream.since
+def test_one_that_was_cut_short_goes_on_where_it_stopped_or_where_lines_may_still_come(
+    stream: Stream, now: datetime
+) -> None:
+    for given, since in ((5, 5), (10, 10), (50, 10)):
+        read = stream.after_part(now + given * SECOND, now + 10 * SECOND)
+        assert read.since == now + since * SECOND
+
+
+def test_a_read_that_was_cut_short_never_leads_to_the_same_again(
+    stream: Stream, now: datetime
+) -> None:
+    assert stream.after_part(stream.since, now + SECOND).since > stream.since
 
 
 def test_whoever_fills_a_query_is_loud() -> None:

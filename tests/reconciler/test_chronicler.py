@@ -71,9 +71,9 @@ class Diary:
 
     lines: list[Line] = field(default_factory=list)
 
-    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
+    async def known(self, run: RunView, since: datetime, until: datetime) -> list[Any]:
         """See `Journal.known`."""
-        return {key_of(each) for each in self.lines if since <= each.timestamp <= until}
+        return [key_of(each) for each in self.lines if since <= each.timestamp <= until]
 
     async def write(self, run: RunView, lines: Sequence[Line]) -> None:
         """See `Journal.write`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import pytest
 from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
 from prefect_vertex.lifecycle.lines import Line, LogEntry
 from prefect_vertex.lifecycle.run import LEADER_LABEL, POLICY_LABEL, RunState, RunView
+from prefect_vertex.reconciler.clock import Clock
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.scribe import MAX_LINES
 from prefect_vertex.reconciler.streams import Streams
@@ -36,6 +38,8 @@ class Log:
     entries: list[LogEntry] = field(default_factory=list)
     queries: list[tuple[str, str]] = field(default_factory=list)
     fault: Exception | None = None
+    faults: dict[str, Exception] = field(default_factory=dict)
+    """Of a project, or of credentials."""
     room: int = 100_000
     empty_answers: int = 0
 
@@ -43,8 +47,9 @@ class Log:
         self, project: str, credentials_key: str, query: str, *, newest: bool = False
     ) -> LogReading:
         self.queries.append((project, query))
-        if self.fault is not None:
-            raise self.fault
+        fault = self.fault or self.faults.get(project) or self.faults.get(credentials_key)
+        if fault is not None:
+            raise fault
         if self.empty_answers:
             self.empty_answers -= 1
             return LogReading(is_complete=False)
@@ -77,8 +82,8 @@ class Diary:
         self.is_down = False
         self.loses_answers = False
 
-    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
-        return {key_of(each) for each in self.lines[run.id] if since <= each.timestamp <= until}
+    async def known(self, run: RunView, since: datetime, until: datetime) -> list[Any]:
+        return [key_of(each) for each in self.lines[run.id] if since <= each.timestamp <= until]
 
     async def last_words(self, run: RunView) -> LastWords:
         return self.own.get(run.id, LastWords())
@@ -104,6 +109,17 @@ class Diary:
         return [f"{line.logger.rpartition('.')[2]}: {line.text}" for line in ordered]
 
 
+@dataclass
+class AheadClock:
+    """A worker's clock that is wrong."""
+
+    right: Clock
+    ahead: timedelta
+
+    def now(self) -> datetime:
+        return self.right.now() + self.ahead
+
+
 class Scene:
     """A worker's streams, and a job that writes."""
 
@@ -112,11 +128,25 @@ class Scene:
         self.log = Log()
         self.diary = Diary(stage)
 
-    def streams(self, worker: Reconciler, *, gone: str = "nobody/") -> Streams:
+    def streams(self, worker: Reconciler, *, gone: str = "nobody/", ahead: float = 0) -> Streams:
+        """A worker's, whose clock may be ahead of all others by so many seconds."""
+
         def is_gone(signature: str) -> bool:
             return signature.startswith(gone)
 
-        return Streams(worker.world, self.log, self.diary, is_gone=is_gone)
+        clock = AheadClock(self.stage.wall, timedelta(seconds=ahead))
+        world = replace(worker.world, clock=clock)
+        return Streams(world, self.log, self.diary, is_gone=is_gone)
+
+    async def submitted(self, worker: Reconciler, **place: Any) -> Run:
+        """A run whose job is in another project, or is reached by other credentials."""
+        run = self.stage.runs.add()
+        self.stage.pick_up(run, worker.world.worker_name)
+        assignment = self.stage.assignment(run)
+        candidates = tuple(replace(each, **place) for each in assignment.spec.candidates)
+        worker.take(replace(assignment, spec=replace(assignment.spec, candidates=candidates)))
+        await self.stage.rest()
+        return run
 
     def write(self, run: Run, text: str, replica: str = "workerpool0-0", **fields: Any) -> None:
         """A replica writes a line now, which arrives at once."""
@@ -135,6 +165,10 @@ class Scene:
     async def poll(self, streams: Streams, worker: Reconciler, seconds: float = 15) -> None:
         """Let time pass, tick, and read."""
         await self.stage.tick(seconds=seconds)
+        await self.read(streams, worker)
+
+    async def read(self, streams: Streams, worker: Reconciler) -> None:
+        """Read at once."""
         views = await self.stage.runs.read_many(self.stage.runs.rows)
         streams.look(worker.book, views)
         await streams.poll()
@@ -384,6 +418,23 @@ async def test_another_worker_goes_on_without_a_double(stage: Stage, scene: Scen
     assert scene.diary.texts(run) == ["workerpool0-0: one", "workerpool0-0: two"]
 
 
+@pytest.mark.parametrize("text", ["retrying", " 10%|#  | 1/9\r 20%|## | 2/9"])
+async def test_lines_that_are_alike_are_not_doubled_by_the_workers_that_follow(
+    stage: Stage, scene: Scene, text: str
+) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.submitted(worker)
+    for insert_id in ("a", "b"):
+        scene.write(run, text)
+        last = scene.log.entries[-1]
+        moment = scene.log.entries[0].timestamp
+        scene.log.entries[-1] = replace(last, timestamp=moment, insert_id=insert_id)
+    for _ in range(3):
+        await scene.poll(scene.streams(worker), worker)
+
+    assert scene.diary.texts(run) == [f"workerpool0-0: {text.rstrip()}"] * 2
+
+
 async def test_a_lost_answer_of_prefect_doubles_nothing(stage: Stage, scene: Scene) -> None:
     worker = await stage.worker()
     streams = scene.streams(worker)
@@ -504,6 +555,92 @@ async def test_a_permission_that_was_granted_is_found_out(stage: Stage, scene: S
     assert scene.diary.texts(run) == ["workerpool0-0: one"]
 
 
+@pytest.mark.parametrize("denied", [["narrow"], ["narrow", "wide"]])
+async def test_credentials_that_may_not_read_a_project_keep_no_others_lines_away(
+    stage: Stage, scene: Scene, denied: list[str]
+) -> None:
+    """One query for all: with those that may, the worker's own after those of runs."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    runs = []
+    for key in ("narrow", "wide"):
+        runs.append(await scene.submitted(worker, credentials_key=key))
+        stage.clock._now += 1
+    error = AccessDeniedError("Could not read log entries.")
+    scene.log.faults = dict.fromkeys(denied, error)
+    asked = []
+    for text in ("one", "two"):
+        for run in runs:
+            scene.write(run, text)
+        await scene.read(streams, worker)
+        asked.append(len(scene.log.queries))
+        stage.clock._now += 15
+
+    lines = ["workerpool0-0: one", "workerpool0-0: two"]
+    assert [scene.diary.texts(run) for run in runs] == [lines] * 2
+    assert asked == [len(denied) + 1, len(denied) + 2]
+    assert not any("do not appear" in line for run in runs for line in stage.runs.logs[run.id])
+
+
+async def test_what_goes_wrong_in_a_project_is_nothing_to_another(
+    stage: Stage, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it is."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    await scene.submitted(worker, project="odd", location="europe-west4")
+    run = await scene.submitted(worker)
+    scene.log.faults["odd"] = ValueError("Fail to serialize NaN")
+    for text in ("one", "two"):
+        scene.write(run, text)
+        with caplog.at_level(logging.WARNING):
+            await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: one", "workerpool0-0: two"]
+    assert "Log lines of project odd were not brought." in caplog.text
+
+
+@pytest.mark.parametrize("ahead", [-90, 90, 150])
+async def test_a_worker_whose_clock_is_wrong_brings_all_lines(
+    stage: Stage, scene: Scene, ahead: float
+) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker, ahead=ahead)
+    run, _ = await stage.submitted(worker)
+    for number in range(4):
+        scene.write(run, f"line {number}")
+        await scene.poll(streams, worker)
+    for _ in range(20):
+        await scene.poll(streams, worker)
+    (since,) = re.findall(r'timestamp>="(.*?)"', scene.log.queries[-1][1])
+
+    assert scene.diary.texts(run) == [f"workerpool0-0: line {number}" for number in range(4)]
+    # What is asked for of a job that is silent stays short.
+    assert stage.wall.now() - datetime.fromisoformat(since) < timedelta(seconds=180)
+
+
+async def test_a_late_line_comes_also_where_reads_are_far_apart(stage: Stage, scene: Scene) -> None:
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    run, _ = await stage.submitted(worker)
+    scene.log.fault = RateLimitedError("Could not read log entries.")
+    for _ in range(30):
+        await scene.poll(streams, worker)
+    scene.log.fault = None
+    scene.write(run, "bootstrap")
+    late = scene.log.entries.pop()
+    stage.clock._now += 1
+    stage.start(run)
+    queries = len(scene.log.queries)
+    while len(scene.log.queries) == queries:
+        await scene.poll(streams, worker)
+    scene.log.entries.append(late)
+    for _ in range(10):
+        await scene.poll(streams, worker)
+
+    assert scene.diary.texts(run) == ["workerpool0-0: bootstrap"]
+
+
 async def test_a_denial_of_the_rate_doubles_the_pause(stage: Stage, scene: Scene) -> None:
     worker = await stage.worker()
     streams = scene.streams(worker)
@@ -562,6 +699,44 @@ async def test_a_job_that_writes_without_end_delays_no_other(stage: Stage, scene
     assert scene.diary.texts(quiet) == ["workerpool0-0: ready"]
     assert scene.diary.texts(loud)[-1] == f"workerpool0-0: {6 * MAX_LINES - 1}"
     assert any("Earlier log lines are left out here" in line for line in stage.runs.logs[loud.id])
+
+
+async def test_a_late_line_of_a_quiet_job_comes_beside_a_flood(stage: Stage, scene: Scene) -> None:
+    """It is older than what the flood cut short, and arrives afterwards."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    loud, _ = await stage.submitted(worker)
+    quiet, _ = await stage.submitted(worker)
+    await scene.poll(streams, worker)
+    scene.write(quiet, "sh: python3: not found")
+    late = scene.log.entries.pop()
+    stage.clock._now += 5
+    scene.log.room = 2 * MAX_LINES
+    for number in range(2 * MAX_LINES + 1):
+        scene.write(loud, str(number))
+    await scene.poll(streams, worker)
+    scene.log.entries.append(late)
+    for _ in range(4):
+        await scene.poll(streams, worker)
+
+    assert scene.diary.texts(quiet) == ["workerpool0-0: sh: python3: not found"]
+
+
+async def test_many_jobs_that_write_at_once_are_all_read(stage: Stage, scene: Scene) -> None:
+    """None is loud, and together they are more than a query gives, within what may be late."""
+    worker = await stage.worker()
+    streams = scene.streams(worker)
+    runs = [(await stage.submitted(worker))[0] for _ in range(10)]
+    await scene.poll(streams, worker)
+    scene.log.room = 60
+    for number in range(10):
+        for run in runs:
+            scene.write(run, str(number))
+    for _ in range(5):
+        await scene.poll(streams, worker)
+
+    every = [f"workerpool0-0: {number}" for number in range(10)]
+    assert [scene.diary.texts(run) for run in runs] == [every] * 10
 
 
 async def test_the_last_lines_of_a_loud_job_that_died_are_there(stage: Stage, scene: Scene) -> None:

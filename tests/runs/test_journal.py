@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import LogCreate
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.filters import LogFilter
+from prefect.client.schemas.objects import FlowRun, Log, StateType
+from prefect.client.schemas.sorting import LogSort
 from prefect.settings import (
     PREFECT_LOGGING_TO_API_BATCH_SIZE,
     PREFECT_LOGGING_TO_API_ENABLED,
@@ -50,6 +54,25 @@ def say(client: PrefectClient) -> Callable[..., Awaitable[None]]:
     return send
 
 
+class Shuffling:
+    """As much of a server as `known` needs: those of one moment come in another order each time."""
+
+    def __init__(self, logs: list[Log]) -> None:
+        self._logs = logs
+
+    async def read_logs(
+        self, wanted: LogFilter, *, limit: int, offset: int, sort: LogSort
+    ) -> list[Log]:
+        assert sort is LogSort.TIMESTAMP_ASC
+        assert wanted.timestamp is not None
+        since = wanted.timestamp.after_
+        assert since is not None
+        self._logs.reverse()
+        self._logs.sort(key=lambda log: log.timestamp)
+        found = [log for log in self._logs if log.timestamp >= since]
+        return found[offset : offset + limit]
+
+
 def view_of(run: FlowRun) -> RunView:
     return to_view(run, observed_at=datetime.now(UTC))
 
@@ -69,8 +92,31 @@ async def test_a_line_that_was_written_is_known_by_any_worker(
 
     known = await journal.known(view_of(run), lines[0].timestamp, lines[-1].timestamp)
 
-    assert {key_of(line) for line in lines} <= known
+    assert sorted(known) == sorted(key_of(line) for line in lines)
     assert key_of(a_line("another")) not in known
+
+
+async def test_lines_that_are_alike_are_known_as_often_as_they_were_written(
+    journal: PrefectJournal, pool: Pool
+) -> None:
+    run = await pool.run(StateType.PENDING)
+    await journal.write(view_of(run), [a_line("retrying")] * 2)
+
+    assert await journal.known(view_of(run), NOON, NOON) == [key_of(a_line("retrying"))] * 2
+
+
+async def test_lines_of_one_moment_are_known_across_pages_in_whatever_order_they_come() -> None:
+    """A server orders them by time alone, and each answer may have another order."""
+    logs = [
+        Log(name="a", level=20, message=str(number), timestamp=NOON + timedelta(seconds=second))
+        for number, second in enumerate([0] * (PAGE_SIZE - 1) + [1] * 2 + [2] * PAGE_SIZE + [3])
+    ]
+    server: Any = Shuffling(logs)
+    run: Any = SimpleNamespace(id=str(uuid.uuid4()))
+
+    known = await PrefectJournal(server).known(run, NOON, NOON + timedelta(seconds=3))
+
+    assert sorted(int(text) for _, _, text in known) == list(range(len(logs)))
 
 
 async def test_a_line_that_is_too_long_is_cut_and_known_all_the_same(
@@ -81,7 +127,7 @@ async def test_a_line_that_is_too_long_is_cut_and_known_all_the_same(
     with temporary_settings({PREFECT_LOGGING_TO_API_MAX_LOG_SIZE: 8000}):
         await journal.write(view_of(run), [line])
         known = await journal.known(view_of(run), NOON, NOON)
-        assert known == {key_of(line)}
+        assert known == [key_of(line)]
     ((_, _, text),) = known
     assert text.endswith("... [truncated]")
 
@@ -96,7 +142,7 @@ async def test_long_lines_are_sent_in_requests_that_the_server_takes(
         await journal.write(view_of(run), lines)
 
     known = await journal.known(view_of(run), NOON, lines[-1].timestamp)
-    assert known == {key_of(line) for line in lines}
+    assert known == [key_of(line) for line in lines]
 
 
 async def test_the_last_words_are_the_runs_own(
@@ -106,14 +152,15 @@ async def test_the_last_words_are_the_runs_own(
     assert (await journal.last_words(view_of(run))).at is None
     await journal.write(view_of(run), [a_line("bootstrap", second=99)])
     await say(run, "queued", at=NOON + timedelta(seconds=50), logger="prefect.flow_runs.worker")
-    await say(run, "step 1\n  more", "again", "again", at=NOON, logger="prefect.flow_runs")
+    bar = "1/9\r2/9"
+    await say(run, "step 1\n  more", "again", "again", bar, at=NOON, logger="prefect.flow_runs")
 
     words = await journal.last_words(view_of(run))
 
     assert words.at == NOON
     assert {at for at, _ in words.lines} == {NOON}
     texts = sorted(text for _, text in words.lines)
-    assert texts == ["  more", "again", "again", "step 1", "step 1\n  more"]
+    assert texts == ["  more", bar, "again", "again", "step 1", "step 1\n  more"]
 
 
 async def test_what_is_said_after_a_runs_end_is_no_last_word_of_its_process(
@@ -166,4 +213,4 @@ async def test_where_logs_are_not_sent_to_the_api_none_are(
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         await journal.write(view_of(run), [a_line("one")])
 
-    assert await journal.known(view_of(run), NOON, NOON) == set()
+    assert await journal.known(view_of(run), NOON, NOON) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from google.cloud.logging_v2.types import ListLogEntriesResponse
 from google.cloud.logging_v2.types import LogEntry as CloudEntry
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from prefect_vertex.emulator import CallFault, Emulator
 from prefect_vertex.emulator.names import JobName, Place, project_number
 from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
+from prefect_vertex.lifecycle.lines import ERROR, WARNING, line_of
 from prefect_vertex.vertex.credentials import VertexCredentials
 from prefect_vertex.vertex.log_query import log_query
 from prefect_vertex.vertex.logs import CloudLogs, _pages, entry_of
@@ -203,6 +206,44 @@ def test_a_structured_line_speaks_for_itself(
 ) -> None:
     entry = entry_of(an_entry(payload))
     assert (entry.text, entry.severity, entry.is_plain) == (text, severity, False)
+
+
+@pytest.mark.parametrize(
+    ("payload", "severity", "level"),
+    [({}, 400, WARNING), ({}, 500, ERROR), ({"levelname": "WARNING"}, 500, WARNING)],
+)
+def test_a_structured_line_with_a_message_alone_is_not_taken_for_a_plain_one(
+    an_entry: Callable[..., Any], payload: dict[str, Any], severity: int, level: int
+) -> None:
+    """`severity` and `message` are what most programs write; a plain line has `levelname`."""
+    attributes = {"attrs": {"tag": "workerpool0-0"}}
+    entry = entry_of(an_entry({"message": "low", **payload, **attributes}, severity=severity))
+    assert line_of(entry).level == level
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_that_is_none_leaves_the_rest_of_its_line(
+    an_entry: Callable[..., Any], number: str
+) -> None:
+    odd = float(number)
+    payload = {"message": "epoch 3", "losses": [1.5, odd, None], "by": {"a": odd, "ok": True}}
+    assert entry_of(an_entry(payload)).text == "epoch 3"
+    entry = entry_of(an_entry({"loss": odd, "by": {"ok": True}, "also": [None, "x"]}))
+    assert entry.text == f'{{"also": [null, "x"], "by": {{"ok": true}}, "loss": {json.dumps(odd)}}}'
+
+
+def test_a_line_without_a_text_is_the_same_in_each_process(an_entry: Callable[..., Any]) -> None:
+    """A log knows it by its text, and the fields of a message come in any order."""
+    fields = {name: name for name in "hgfedcba"}
+    text = json.dumps(dict(sorted(fields.items())))
+    assert entry_of(an_entry(fields)).text == text
+
+
+def test_nanoseconds_are_kept_for_the_order(an_entry: Callable[..., Any]) -> None:
+    moments = [Timestamp(seconds=1_793_534_400, nanos=nanos) for nanos in (1_000, 1_999, 2_000)]
+    entries = [entry_of(an_entry({"message": "a"}, timestamp=moment)) for moment in moments]
+    assert [each.nanoseconds for each in entries] == [0, 999, 0]
+    assert [each.timestamp.microsecond for each in entries] == [1, 1, 2]
 
 
 def test_a_replica_is_known_by_its_tag_or_its_log_where_nothing_else_names_it(

@@ -35,7 +35,7 @@ SAID_WITHIN = timedelta(seconds=10)
 SaidLine = tuple[datetime, str]
 """A line that a process sent to Prefect, and when."""
 
-EntryKey = tuple[str, str, str]
+EntryKey = tuple[str, str, datetime, int, str]
 
 _LEVELS = {
     "TRACE": DEBUG,
@@ -86,6 +86,8 @@ class LogEntry:
     """One entry, as Cloud Logging gives it.
 
     Attributes:
+        timestamp: Nanoseconds are cut to microseconds, the same each time.
+        nanoseconds: What was cut off, 0 to 999.
         insert_id: Tells entries of one log and timestamp apart.
         severity: The number of Google's LogSeverity.
         text: The message; of a structured line without one, the whole as JSON.
@@ -99,16 +101,17 @@ class LogEntry:
     severity: int = 200
     text: str = ""
     is_plain: bool = True
+    nanoseconds: int = 0
 
     @property
-    def order(self) -> tuple[datetime, str]:
+    def order(self) -> tuple[datetime, int, str]:
         """As Cloud Logging orders entries."""
-        return (self.timestamp, self.insert_id)
+        return (self.timestamp, self.nanoseconds, self.insert_id)
 
     @property
     def key(self) -> EntryKey:
         """What no other entry has."""
-        return (self.job_id, self.task_name, self.insert_id)
+        return (self.job_id, self.task_name, *self.order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

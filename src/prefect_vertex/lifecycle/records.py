@@ -2,13 +2,15 @@
 
 A container's output comes line by line, so that a traceback of twenty lines is twenty entries.
 What a person reads is one record, as a logger would have sent it.
+
+Only a newline ends a line: a progress bar is one, with all its carriage returns.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,6 +20,7 @@ from prefect_vertex.lifecycle.lines import (
     LOGGER_PREFIX,
     SERVICE_TASK,
     WARNING,
+    EntryKey,
     Line,
     LogEntry,
     SaidLine,
@@ -142,21 +145,32 @@ def unknown(
         own = text.removeprefix(f"[{logger.removeprefix(LOGGER_PREFIX)}] ")
         if own.endswith(cut_mark):
             heads[logger, at].append(own.removesuffix(cut_mark))
-        for number, part in enumerate(own.splitlines() or [own]):
+        for number, part in enumerate(own.split("\n")):
             left[logger, part.strip()].append((at, number == 0))
+    cut_off = _cut_off(entries, heads)
     found = []
     for entry in entries:
         line = line_of(entry)
         # Of the service's own text the end may have been left out, see `told_once`.
         places = left[line.logger, line.text.strip().partition("\n")[0].strip()]
         place = next((each for each in places if _is_at(each, line.timestamp)), None)
-        if any(line.text.startswith(head) for head in heads[line.logger, line.timestamp]):
-            continue
-        if place is None:
-            found.append(entry)
-        else:
+        if place is not None:
             places.remove(place)
+        elif entry.key not in cut_off:
+            found.append(entry)
     return found
+
+
+def _cut_off(
+    entries: Iterable[LogEntry], heads: Mapping[tuple[str, datetime], Sequence[str]]
+) -> set[EntryKey]:
+    """The entries of records that a log holds the beginning of: the rest was left out there."""
+    keys: set[EntryKey] = set()
+    for record in group(entries) if heads else ():
+        line = record.line
+        if any(line.text.startswith(head) for head in heads.get((line.logger, line.timestamp), ())):
+            keys |= {entry.key for entry in record.entries}
+    return keys
 
 
 def told_once(entries: Sequence[LogEntry], said: Iterable[SaidLine]) -> list[LogEntry]:
@@ -171,13 +185,15 @@ def told_once(entries: Sequence[LogEntry], said: Iterable[SaidLine]) -> list[Log
     told = {text.strip() for _, text in said}
     for entry in entries:
         if entry.task_name != SERVICE_TASK:
-            told |= {line.strip() for line in bare(entry.text).splitlines()}
-            told |= {line.strip() for line in line_of(entry).text.splitlines()}
+            told |= {line.strip() for line in bare(entry.text).split("\n")}
+            told |= {line.strip() for line in line_of(entry).text.split("\n")}
+    # What a replica printed as an empty line is told by nothing.
+    told.discard("")
     return [_cut(entry, told) if entry.task_name == SERVICE_TASK else entry for entry in entries]
 
 
 def _cut(entry: LogEntry, told: Collection[str]) -> LogEntry:
-    first, *rest = entry.text.splitlines() or [""]
+    first, *rest = entry.text.split("\n")
     kept = [line for line in rest if bare(line).strip() not in told]
     kept = [line for line in kept if SEE_LOGS.match(line) is None]
     text = "\n".join([first, *kept]).rstrip()

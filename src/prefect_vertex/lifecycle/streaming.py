@@ -31,7 +31,7 @@ LATE = timedelta(seconds=45)
 """Entries arrive up to half a minute late (seen in public dumps)."""
 
 WINDOW = timedelta(seconds=60)
-"""How far before the last read the next one begins."""
+"""How far before the last read the next one begins: what is older has arrived."""
 
 BEFORE_CREATE = timedelta(seconds=5)
 """Clocks differ."""
@@ -86,12 +86,15 @@ class Stream:
         run: As last read.
         job: The job's name.
         target: Where it was created, and with whose credentials.
+        created: When the job was, by Google's clock, or some time before.
         since: Entries from then on are asked for.
         until: From then on the run's own process speaks for itself; None: it has not begun to.
+        noticed_at: When that was seen here, by this machine's clock.
         resumes: From then on it did so no more, because it was dead; None: it lives.
         others_resume: From then on other replicas' lines are for the run's log again.
         dead: From when on those of a replica are that died beside a leader that could still fail.
         was_read: Whether entries have been read before.
+        read_at: When a read last gave all that there was.
         is_loud: Whether its job writes so much that it is asked for alone, and for the newest only.
         asked_at: When they were last asked for.
     """
@@ -99,12 +102,15 @@ class Stream:
     run: RunView
     job: ResourceName
     target: Target
+    created: datetime
     since: datetime
     until: datetime | None = None
+    noticed_at: datetime | None = None
     resumes: datetime | None = None
     others_resume: datetime | None = None
     dead: Mapping[str, datetime] = field(default_factory=dict)
     was_read: bool = False
+    read_at: datetime | None = None
     is_loud: bool = False
     asked_at: datetime
 
@@ -123,7 +129,11 @@ class Stream:
         if may_have_dead(self.run):
             return now - self.run.state_time > AFTER_END
         if self.until is not None:
-            return now - self.until > LATE
+            # It takes a read, not time alone: where reads are minutes apart, the last one may have
+            # been before what is late arrived.  By one clock: `until` is another machine's time.
+            noticed_at = self.noticed_at or self.until
+            has_all = self.read_at is not None and self.read_at - noticed_at > LATE
+            return has_all or now - noticed_at > AFTER_END
         # Of a run that is deleted nothing is heard any more.
         return now - self.run.observed_at > AFTER_END
 
@@ -140,7 +150,7 @@ class Stream:
 
     def started(self, run: RunView, at: datetime) -> Stream:
         """The same, for a run whose own process has begun to speak."""
-        return replace(self, run=run, until=at)
+        return replace(self, run=run, until=at, noticed_at=run.observed_at)
 
     def crashed(
         self, run: RunView, started_at: datetime | None, last_word: datetime | None
@@ -178,15 +188,25 @@ class Stream:
         since = min([self.since, *dead.values()])
         return replace(self, run=run, since=since, until=until, dead=dict(dead))
 
-    def after_read(self, read_until: datetime, *, is_complete: bool) -> Stream:
-        """The same, to be read on.
+    def after_read(self, asked_at: datetime, arrived: datetime) -> Stream:
+        """The same, to be read on, after a read that gave all that there was.
 
         Args:
-            read_until: When it was asked for, or the last entry that was given.
-            is_complete: Whether all was given that there was.
+            asked_at: When.
+            arrived: What was written before then had arrived, by the time of entries.
         """
-        since = read_until - WINDOW if is_complete else read_until
-        if not is_complete and since == self.since:
+        since = max(self.since, arrived)
+        return replace(self, since=since, was_read=True, read_at=asked_at)
+
+    def after_part(self, given: datetime, arrived: datetime) -> Stream:
+        """The same, after a read that gave a part, the oldest.
+
+        Args:
+            given: The time of the last entry in it.
+            arrived: As above: a line of before `given` may still come where that is later.
+        """
+        since = min(given, arrived)
+        if since == given == self.since:
             # More of one moment than a query gives: the next one must not give the same again.
             since += timedelta.resolution
         return replace(self, since=max(self.since, since), was_read=True)
@@ -212,6 +232,7 @@ def stream_of(run: RunView, job: JobSnapshot, target: Target) -> Stream:
         run=run,
         job=job.resource_name,
         target=target,
+        created=job.create_time,
         since=job.create_time - BEFORE_CREATE,
         asked_at=job.create_time,
     )
@@ -220,4 +241,4 @@ def stream_of(run: RunView, job: JobSnapshot, target: Target) -> Stream:
 def stream_of_name(run: RunView, name: ResourceName, target: Target) -> Stream:
     """The same, of a crashed run whose job is known by name only."""
     since = run.state_time - LONGEST_LIFE
-    return Stream(run=run, job=name, target=target, since=since, asked_at=since)
+    return Stream(run=run, job=name, target=target, created=since, since=since, asked_at=since)

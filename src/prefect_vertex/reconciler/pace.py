@@ -1,13 +1,14 @@
-"""How often a project's log entries are read, and which of them are known already."""
+"""How often a project's log entries are read, until when, and which of them are known already."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from prefect_vertex.lifecycle.lines import LogEntry
+from prefect_vertex.lifecycle.lines import EntryKey, LogEntry
+from prefect_vertex.lifecycle.streaming import WINDOW
 
 LONGEST_SECONDS = 120.0
 """The longest pause that denials of the rate lead to."""
@@ -16,6 +17,12 @@ DENIED_SECONDS = 600.0
 """So long reading is not tried again where it is not allowed."""
 
 MAX_SEEN = 50_000
+
+MAX_AHEAD = timedelta(hours=1)
+"""No clock is taken to be further ahead: such a machine could hardly sign in to Google."""
+
+AHEAD_FOR = timedelta(hours=1)
+"""So long it counts how far a clock was ahead: clocks drift and are set."""
 
 
 @dataclass(slots=True)
@@ -27,12 +34,14 @@ class Pace:
         next_at: Not before then; None: at once.
         denial: Why its entries cannot be read, until they can.
         trouble: What the worker's log was last told.
+        denied_keys: The credentials that may not read them, each until when it is not tried again.
     """
 
     seconds: float
     next_at: datetime | None = None
     denial: str = ""
     trouble: str = ""
+    denied_keys: dict[str, datetime] = field(default_factory=dict)
     _now_seconds: float = 0.0
 
     @property
@@ -61,7 +70,48 @@ class Pace:
     def deny(self, now: datetime, reason: str) -> None:
         """It may not be read; somebody may be about to change that."""
         self.denial = reason
-        self.next_at = now + timedelta(seconds=max(DENIED_SECONDS, self.seconds))
+        self.next_at = now + self._denied_for
+
+    def deny_key(self, key: str, now: datetime) -> None:
+        """It may not be read with these credentials."""
+        self.denied_keys[key] = now + self._denied_for
+
+    def may_use(self, key: str, now: datetime) -> bool:
+        """Whether these credentials are tried."""
+        return self.denied_keys.get(key, now) <= now
+
+    @property
+    def _denied_for(self) -> timedelta:
+        return timedelta(seconds=max(DENIED_SECONDS, self.seconds))
+
+
+@dataclass(slots=True)
+class Lead:
+    """How far this machine's clock is ahead of Google's, at most.
+
+    Entries have Google's time, and are asked for by it: a machine that is two minutes ahead would
+    ask for those of the future if it went by its own.  The difference is learned once, and not how
+    far each job has been read, so that what is asked for of a silent job moves on as time passes
+    here.  A clock that is behind only reads more twice.
+
+    Attributes:
+        ahead: The least that was seen between a moment here and one that had passed there.
+        seen_at: When, by this machine's clock.
+    """
+
+    ahead: timedelta = MAX_AHEAD
+    seen_at: datetime | None = None
+
+    def learn(self, now: datetime, passed: Iterable[datetime]) -> None:
+        """Compare with moments that have passed by Google's clock."""
+        ahead = max(now - max(passed), timedelta())
+        is_old = self.seen_at is None or now - self.seen_at > AHEAD_FOR
+        if is_old or ahead <= self.ahead:
+            self.ahead, self.seen_at = min(ahead, MAX_AHEAD), now
+
+    def arrived(self, now: datetime) -> datetime:
+        """What was written before then can be read now."""
+        return now - self.ahead - WINDOW
 
 
 class SeenEntries:
@@ -69,7 +119,7 @@ class SeenEntries:
 
     def __init__(self, limit: int = MAX_SEEN) -> None:
         self._limit = limit
-        self._keys: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._keys: OrderedDict[EntryKey, None] = OrderedDict()
 
     def __contains__(self, entry: LogEntry) -> bool:
         return entry.key in self._keys

@@ -27,7 +27,7 @@ from prefect_vertex.lifecycle.streaming import Stream, loud_jobs, may_have_dead
 from prefect_vertex.reconciler.audience import Audience
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
-from prefect_vertex.reconciler.pace import Pace
+from prefect_vertex.reconciler.pace import Lead, Pace
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.scribe import MAX_LINES, Scribe
 from prefect_vertex.runs.journal import Journal
@@ -41,6 +41,8 @@ MAX_LOUD = 4
 """Jobs that are asked for alone at one time, a request each: a quarter of the project's quota."""
 
 MAX_HINTED = 10_000
+
+_DENIALS = (AccessDeniedError, SetupError)
 
 
 class Streams:
@@ -68,6 +70,7 @@ class Streams:
         self._audience = Audience(world, is_gone=is_gone)
         self._streams: dict[tuple[str, str], Stream] = {}
         self._paces: dict[str, Pace] = {}
+        self._lead = Lead()
         self._others: set[tuple[str, str]] = set()
         # Jobs whose run has started: what is remembered of the run may be older than that.
         self._ended: set[tuple[str, str]] = set()
@@ -140,6 +143,9 @@ class Streams:
                 await self._visit(project, streams)
             except PrefectUnavailableError as error:
                 failures.append(error)
+            except Exception:
+                # Nor does one with an entry that nobody has thought of.
+                logger.exception("Log lines of project %s were not brought.", project)
 
         async with anyio.create_task_group() as group:
             for project, streams in projects.items():
@@ -163,32 +169,44 @@ class Streams:
         Jobs that write more than it has room for are asked for alone, after all others.
         """
         ordered = sorted(streams, key=lambda stream: stream.asked_at)
+        home = [each for each in self._world.home() if each.project == project]
+        targets = [*(stream.target for stream in ordered), *sorted(home, key=str)]
+        keys = list(dict.fromkeys(target.credentials_key for target in targets))
         quiet = [stream for stream in ordered if not stream.is_loud]
-        if quiet and not await self._ask(project, quiet, pace):
+        if quiet and not await self._ask(project, quiet, keys, pace):
             return
         now_known = [self._streams.get(stream.key) for stream in ordered]
         loud = [stream for stream in now_known if stream is not None and stream.is_loud]
         for stream in loud[:MAX_LOUD]:
-            if not await self._ask(project, [stream], pace):
+            if not await self._ask(project, [stream], keys, pace):
                 return
         if pace.trouble:
             logger.info("Log entries in project %s can be read again.", project)
         pace.answered()
 
-    async def _ask(self, project: str, streams: Sequence[Stream], pace: Pace) -> bool:
+    async def _ask(
+        self, project: str, streams: Sequence[Stream], keys: Sequence[str], pace: Pace
+    ) -> bool:
         """One query, and what comes of it; whether it was answered."""
         first = streams[0]
         until = first.asked_until if first.is_loud else None
         text, count = log_query([(each.job.job_id, each.since) for each in streams], until)
         asked_at = self._world.clock.now()
-        key = first.target.credentials_key
-        try:
-            reading = await self._source.read(project, key, text, newest=first.is_loud)
-        except PrefectVertexError as error:
-            self._failed(project, pace, error)
-            return False
-        await self._bring_all(streams[:count], reading, asked_at)
-        return True
+        # Who may read a project's entries may read those of all its jobs.
+        usable = [key for key in keys if pace.may_use(key, asked_at)] or keys
+        for key in usable:
+            try:
+                reading = await self._source.read(project, key, text, newest=first.is_loud)
+            except PrefectVertexError as error:
+                if isinstance(error, _DENIALS):
+                    pace.deny_key(key, asked_at)
+                    if key != usable[-1]:
+                        continue
+                self._failed(project, pace, error)
+                return False
+            await self._bring_all(streams[:count], reading, asked_at)
+            return True
+        return False
 
     async def _bring_all(
         self, streams: Sequence[Stream], reading: LogReading, asked_at: datetime
@@ -198,6 +216,9 @@ class Streams:
         by_job: dict[str, list[LogEntry]] = defaultdict(list)
         for entry in reading.entries:
             by_job[entry.job_id].append(entry)
+        passed = [entry.timestamp for entry in reading.entries]
+        self._lead.learn(asked_at, [*passed, *(stream.created for stream in streams)])
+        arrived = self._lead.arrived(asked_at)
         loud: set[str] = set()
         if not reading.is_complete:
             loud = loud_jobs((entry.job_id for entry in reading.entries), MAX_LINES)
@@ -212,10 +233,9 @@ class Streams:
                 # What was not needed while the run lived is now: it is read from there next.
                 self._scribe.unlearn(stream)
             elif reading.is_complete or (reading.entries and stream.is_loud):
-                turned = turned.after_read(asked_at, is_complete=True)
+                turned = turned.after_read(asked_at, arrived)
             elif reading.entries:
-                until = reading.entries[-1].timestamp
-                turned = turned.after_read(until, is_complete=False)
+                turned = turned.after_part(passed[-1], arrived)
             is_loud = stream.is_loud and not reading.is_complete
             is_loud = is_loud or stream.job.job_id in loud
             self._streams[stream.key] = replace(turned, is_loud=is_loud, asked_at=asked_at)
@@ -243,7 +263,7 @@ class Streams:
 
     def _failed(self, project: str, pace: Pace, error: PrefectVertexError) -> None:
         now = self._world.clock.now()
-        if isinstance(error, AccessDeniedError | SetupError):
+        if isinstance(error, _DENIALS):
             pace.deny(now, str(error))
         elif isinstance(error, RateLimitedError):
             pace.slow_down(now)

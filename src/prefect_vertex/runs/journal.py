@@ -21,6 +21,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.settings import PREFECT_LOGGING_TO_API_BATCH_SIZE, PREFECT_LOGGING_TO_API_ENABLED
 
 from prefect_vertex.lifecycle.lines import Line, SaidLine, is_from_container
+from prefect_vertex.lifecycle.records import KnownLine
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.followers import crashed_followers
@@ -55,8 +56,8 @@ class Journal(Protocol):
     Every method raises `PrefectUnavailableError` when the API fails.
     """
 
-    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
-        """The keys of the lines (see `Line.key`) that the log holds from that time."""
+    async def known(self, run: RunView, since: datetime, until: datetime) -> list[KnownLine]:
+        """The keys of the lines (see `Line.key`) that the log holds from that time, one a line."""
         ...
 
     async def last_words(self, run: RunView) -> LastWords:
@@ -86,23 +87,25 @@ class PrefectJournal:
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
 
-    async def known(self, run: RunView, since: datetime, until: datetime) -> set[Any]:
-        """See `Journal.known`; the oldest 5,000 lines of that time are looked at."""
-        within = LogFilterTimestamp(after_=since, before_=until)
-        wanted = self._of(run, within)
-        found: set[Any] = set()
-        for page in range(PAGES):
+    async def known(self, run: RunView, since: datetime, until: datetime) -> list[KnownLine]:
+        """See `Journal.known`; the oldest 5,000 lines of that time are looked at, or nearly."""
+        found: dict[uuid.UUID, KnownLine] = {}
+        offset = 0
+        for _ in range(PAGES):
+            wanted = self._of(run, LogFilterTimestamp(after_=since, before_=until))
             async with asking():
                 logs = await self._client.read_logs(
-                    wanted,
-                    limit=PAGE_SIZE,
-                    offset=page * PAGE_SIZE,
-                    sort=LogSort.TIMESTAMP_ASC,
+                    wanted, limit=PAGE_SIZE, offset=offset, sort=LogSort.TIMESTAMP_ASC
                 )
-            found |= {(log.name, as_aware(log.timestamp), log.message) for log in logs}
+            found |= {log.id: (log.name, as_aware(log.timestamp), log.message) for log in logs}
             if len(logs) < PAGE_SIZE:
                 break
-        return found
+            # The server puts lines of one moment in no order: pages by number alone could give one
+            # of them twice and another never.
+            last = as_aware(logs[-1].timestamp)
+            offset = 0 if last > since else offset + PAGE_SIZE
+            since = last
+        return list(found.values())
 
     async def last_words(self, run: RunView) -> LastWords:
         """See `Journal.last_words`; the newest 200 lines of the log are looked at."""
@@ -113,7 +116,7 @@ class PrefectJournal:
         own = [log for log in logs if is_from_container(log.name)]
         lines: list[SaidLine] = []
         for log in own:
-            texts = log.message.splitlines()
+            texts = log.message.split("\n")
             texts += [log.message] if len(texts) > 1 else []
             lines += [(as_aware(log.timestamp), text) for text in texts]
         times = [as_aware(log.timestamp) for log in own]

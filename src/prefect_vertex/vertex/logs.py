@@ -20,7 +20,6 @@ from typing import Any, Final, Protocol
 import anyio
 import grpc
 from google.api_core.client_options import ClientOptions
-from google.protobuf.json_format import MessageToDict
 
 from prefect_vertex.errors import AccessDeniedError, SetupError
 from prefect_vertex.lifecycle.lines import SERVICE_TASK, LogEntry
@@ -40,8 +39,9 @@ TIMEOUT_SECONDS: Final = 30.0
 
 _SERVICE: Final = "google.cloud.logging_v2.services.logging_service_v2"
 _TRANSPORT: Final = f"{_SERVICE}.transports.grpc_asyncio"
-# What the log agent makes of a line that a program wrote.
+# What the log agent makes of a line that a program wrote: the level is the stream's.
 _AGENTS_FIELDS: Final = frozenset({"message", "levelname", "attrs"})
+_AGENTS_LEVELS: Final = frozenset({"INFO", "ERROR"})
 _TEXT_FIELDS: Final = ("message", "msg", "event")
 _LEVEL_FIELDS: Final = ("severity", "level", "levelname")
 _SEVERITIES: Final[Mapping[str, int]] = {
@@ -197,18 +197,34 @@ def entry_of(entry: Any) -> LogEntry:
     """Our copy of a `LogEntry`."""
     message = type(entry).pb(entry)
     labels = dict(message.resource.labels)
-    payload = MessageToDict(message.json_payload) if message.HasField("json_payload") else {}
+    payload = {name: _python(value) for name, value in message.json_payload.fields.items()}
     task_name = labels.get("task_name") or _tag(payload) or message.log_name.rpartition("/")[2]
     return LogEntry(
         job_id=labels.get("job_id", ""),
         task_name=task_name,
-        # Nanoseconds are cut to microseconds, the same each time.
         timestamp=message.timestamp.ToDatetime(tzinfo=UTC),
+        nanoseconds=message.timestamp.nanos % 1000,
         insert_id=message.insert_id,
         severity=_severity(payload) or message.severity,
         text=message.text_payload or _text(payload),
-        is_plain=task_name != SERVICE_TASK and payload.keys() <= _AGENTS_FIELDS,
+        is_plain=task_name != SERVICE_TASK and _is_plain(payload),
     )
+
+
+def _python(value: Any) -> Any:
+    """A value of a payload; `MessageToDict` refuses NaN and infinities, which programs write."""
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return {name: _python(each) for name, each in value.struct_value.fields.items()}
+    if kind == "list_value":
+        return [_python(each) for each in value.list_value.values]
+    return None if kind in {None, "null_value"} else getattr(value, kind)
+
+
+def _is_plain(payload: Mapping[str, Any]) -> bool:
+    """Whether the agent made it; an object with a message alone has no level of the agent's."""
+    is_agents = payload.keys() <= _AGENTS_FIELDS and payload.get("levelname") in _AGENTS_LEVELS
+    return is_agents or not payload
 
 
 def _tag(payload: Mapping[str, Any]) -> str:
@@ -226,7 +242,8 @@ def _text(payload: Mapping[str, Any]) -> str:
     for field in _TEXT_FIELDS:
         if isinstance(payload.get(field), str):
             return str(payload[field])
-    return json.dumps(payload, ensure_ascii=False, default=str) if payload else ""
+    # Fields come in another order in each process, and a line is known by its text.
+    return json.dumps(payload, ensure_ascii=False, sort_keys=True) if payload else ""
 
 
 def _mend(error: AccessDeniedError, project: str, credentials: VertexCredentials | None) -> str:
