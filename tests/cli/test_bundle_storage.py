@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_vertex.bundles.__main__ import main
 from prefect_vertex.cli.app import app
@@ -41,6 +42,15 @@ def test_the_pool_stores_bundles_as_the_module_would_say(
     (step,) = stored.bundle_execution_step.values()
     assert step["launcher"] == ["/opt/venv/bin/python", "-I"]
     assert said == f"Work pool {pool!r} stores bundles in gs://b-b/team."
+
+
+def test_a_server_that_does_not_answer_is_named_without_a_password() -> None:
+    url = "http://me:hunter2@127.0.0.1:9/api"
+    with temporary_settings({PREFECT_API_URL: url}), pytest.raises(SetupError) as refused:
+        type_in("pool", "--bucket", "b-b")
+
+    assert "the Prefect API at http://…@127.0.0.1:9/api" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

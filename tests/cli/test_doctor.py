@@ -269,6 +269,26 @@ def test_a_server_that_does_not_answer_is_one_failure(desk: Desk) -> None:
     assert "http://127.0.0.1:9/api" in report["findings"][0]["text"]
 
 
+@pytest.mark.parametrize("password", ["hunter2", "hunter2/x"])
+def test_no_failure_shows_a_password_in_the_server_s_address(desk: Desk, password: str) -> None:
+    """Whether nobody answers there, or it is no address at all."""
+    with temporary_settings({PREFECT_API_URL: f"http://me:{password}@127.0.0.1:9/api"}):
+        report = desk.json("doctor", "--pool", "any")
+
+    assert verdicts(report) == {"Prefect API": "failed"}
+    assert "http://…@127.0.0.1:9/api" in report["findings"][0]["text"]
+    assert "hunter2" not in json.dumps(report)
+
+
+def test_an_address_with_a_password_is_checked_as_any_other(desk: Desk) -> None:
+    url = desk.stack.api_url.replace("://", "://me:hunter2@")
+    with temporary_settings({PREFECT_API_URL: url}):
+        report = desk.json("doctor", "--pool", desk.pool())
+
+    assert verdicts(report)["Prefect API"] == "ok"
+    assert "hunter2" not in json.dumps(report)
+
+
 @pytest.mark.parametrize(
     "options",
     [

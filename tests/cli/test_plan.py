@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import BlockDocumentCreate, WorkPoolCreate
@@ -31,7 +33,7 @@ from prefect.settings import (
 from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.identity import known_identity
-from prefect_vertex.cli.plan import parse_job_variables, plan
+from prefect_vertex.cli.plan import parse_job_variables, plan, prefect_told
 from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.emulator import ControlClient
 from prefect_vertex.errors import PlanError, PrefectVertexError, SetupError
@@ -407,6 +409,18 @@ def test_a_secret_s_value_is_masked(site: Site) -> None:
     assert "carry PREFECT_API_KEY" in site.said
 
 
+def test_a_password_in_the_api_s_address_is_masked(site: Site) -> None:
+    """The container gets the address as it is; a script takes it from the shell."""
+    url = str(PREFECT_API_URL.value())
+    with temporary_settings({PREFECT_API_URL: url.replace("://", "://me:hunter2@")}):
+        text = site.text(*NEEDED, pool=site.pool())
+        script = site.text(*NEEDED, pool=site.pool(), output_format="gcloud")
+
+    assert "hunter2" not in text + script + site.said
+    assert env_of(json.loads(text)[0]["custom_job"])["PREFECT_API_URL"] == "********"
+    assert '"$PREFECT_API_URL"' in script
+
+
 @pytest.mark.parametrize("op", ["move", "copy"])
 def test_a_patch_cannot_bring_a_secret_into_sight(site: Site, op: str) -> None:
     """Neither in an error nor in the request, nor as a wrong value in a script."""
@@ -558,6 +572,36 @@ def test_without_a_server_none_is_started(url: str | None, tmp_path: Path) -> No
     with settings, pytest.raises(SetupError) as refused:
         plan(pool="vertex-forecast")
     assert "PREFECT_API_URL" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://me:hunter2@127.0.0.1:9/api", "All connection attempts failed"),
+        ("http://me:hunter2/x@127.0.0.1:9/api", "PREFECT_API_URL is not the address of an API"),
+    ],
+)
+def test_no_trouble_with_the_server_shows_a_password(url: str, says: str) -> None:
+    """Neither the client's words nor the address itself are told as they are."""
+    with temporary_settings({PREFECT_API_URL: url}), pytest.raises(SetupError) as refused:
+        plan(pool="vertex-forecast")
+
+    assert says in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_answer_that_prefect_did_not_expect_is_told_without_a_password() -> None:
+    """What the client says of one quotes the whole address."""
+    request = httpx.Request("GET", "http://me:hunter2@host/api/work_pools/a")
+    with (
+        temporary_settings({PREFECT_API_URL: "http://me:hunter2@host/api"}),
+        pytest.raises(SetupError) as refused,
+        prefect_told(),
+    ):
+        httpx.Response(HTTPStatus.UNAUTHORIZED, request=request).raise_for_status()
+
+    assert "401 Unauthorized" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 # --- reading arguments, and what files say --------------------------------------------------------

@@ -41,6 +41,14 @@ def test_an_api_that_is_down_ends_the_replica_with_74(
     assert "hidden" not in ended.stderr
 
 
+def test_what_is_no_address_is_told_without_its_password(bootstrap: Callable[..., Any]) -> None:
+    ended = bootstrap("true", env={"PREFECT_API_URL": "user:hidden@host/api"}, hasty=True)
+
+    assert ended.code == 74
+    assert "PREFECT_API_URL does not resolve" in ended.stderr
+    assert "hidden" not in ended.stderr
+
+
 def test_a_name_without_an_address_is_told_as_such(bootstrap: Callable[..., Any]) -> None:
     ended = bootstrap("true", env={"PREFECT_API_URL": "http://prefect.invalid/api"}, hasty=True)
 

@@ -220,6 +220,13 @@ def test_secret_settings_are_found_by_name_wherever_they_are_set() -> None:
     assert set(secret_texts(places)) == {"one", "two"}
 
 
+def test_who_the_api_s_address_names_is_secret_and_an_address_alone_is_not() -> None:
+    url = "http://me:hunter2@host/api"
+
+    assert set(secret_texts({"env": {"PREFECT_API_URL": url}})) == {url, "me:hunter2", "hunter2"}
+    assert set(secret_texts({"env": {"PREFECT_API_URL": "http://host/api"}})) == set()
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 SECRET = {"type": "string", "format": "password", "writeOnly": True}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect_vertex.bundles.storage import BundleStorage, ending
 from prefect_vertex.errors import SetupError
+from prefect_vertex.planning.addresses import shown_url, told
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import WorkPoolStorageConfiguration
@@ -68,8 +69,8 @@ async def configure(pool: str, configuration: WorkPoolStorageConfiguration) -> N
             raise about_missing_pool(pool) from error
         except httpx.HTTPError as error:
             raise SetupError(
-                f"Cannot change work pool {pool!r}: the Prefect API at {client.api_url} said "
-                f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}.",
+                f"Cannot change work pool {pool!r}: the Prefect API at "
+                f"{shown_url(str(client.api_url))} said {type(error).__name__}: {told(error)}.",
                 hint="Check PREFECT_API_URL and the key.",
             ) from error
 

@@ -26,6 +26,7 @@ from prefect_vertex.cli.identity import known_identity
 from prefect_vertex.cli.subject import WithNobody, for_deployment, for_flow_run, for_pool
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError, SetupError
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.planning.launches import Bootstrap
 from prefect_vertex.planning.relaunch import bootstrap_marker, elided
 from prefect_vertex.template import CredentialValues, VertexJobConfiguration
@@ -282,9 +283,14 @@ def prefect_told() -> Iterator[None]:
         raise SetupError("PREFECT_API_URL is not set.", hint="Set it to the API of a server.")
     try:
         yield
+    except httpx.InvalidURL:
+        # What it says may be a part of the password, so not even a cause is kept.
+        raise SetupError(
+            "PREFECT_API_URL is not the address of an API.",
+            hint="Write it as https://HOST/api.",
+        ) from None
     except httpx.HTTPError as error:
         raise SetupError(
-            f"The Prefect API did not answer as it should: {type(error).__name__}: "
-            f"{next(iter(str(error).splitlines()), '')}",
+            f"The Prefect API did not answer as it should: {type(error).__name__}: {told(error)}",
             hint="Set PREFECT_API_URL to a server that runs.",
         ) from error

@@ -25,6 +25,7 @@ from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.lines import WARNING, WORKER_LOGGER, Line
 from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.observe import is_ours
@@ -164,7 +165,7 @@ class Chronicler:
                 self._say(str(error))
                 return False
             except Exception as error:  # noqa: BLE001 - a picture must not end anything
-                self._say(f"{type(error).__name__}: {error}", error)
+                self._say(f"{type(error).__name__}: {told(error)}", error)
         self._wanted = anyio.Event()
         return True
 

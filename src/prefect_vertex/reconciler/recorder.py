@@ -16,6 +16,7 @@ import anyio
 from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.lifecycle.run import RECORDS_LABEL, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.planning.launches import (
     build_record,
     record_text,
@@ -132,7 +133,7 @@ class Recorder:
             except Exception as error:
                 # Whatever it is, it must not end the task that keeps everybody's records.
                 logger.exception("The launch record of flow run %s was not written.", key[0])
-                self._warn(launch, f"{type(error).__name__}: {error}")
+                self._warn(launch, f"{type(error).__name__}: {told(error)}")
             self._waiting.pop(key, None)
             self._begun.discard(key)
 

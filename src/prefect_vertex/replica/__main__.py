@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.planning.addresses import told, without_user
 from prefect_vertex.replica.heartbeat import Heartbeat
 from prefect_vertex.replica.membership import PROGRESS_FILE, Membership
 
@@ -47,11 +48,11 @@ def _follow(member: Membership) -> int:
         _flush()
         Crew(member).say_left(leaving)
     except httpx.HTTPError as error:
-        heartbeat.leave(f"the Prefect API did not answer it: {error}")
-        return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {error}")
+        heartbeat.leave(f"the Prefect API did not answer it: {told(error)}")
+        return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {told(error)}")
     except Exception as error:
         # Else the others would wait until its heartbeat is missed.
-        heartbeat.leave(f"its launcher failed: {type(error).__name__}: {error}")
+        heartbeat.leave(f"its launcher failed: {type(error).__name__}: {without_user(str(error))}")
         raise
     return leaving.code
 
@@ -72,7 +73,7 @@ def _lead(member: Membership) -> int:
     try:
         return anyio.run(lead, member, heartbeat, board)
     except httpx.HTTPError as error:
-        return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {error}")
+        return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {told(error)}")
     finally:
         _flush()
 

@@ -20,6 +20,7 @@ import httpx
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Cancelling
 
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.replica.crew import Crew, Leaving, describe, end_of, is_final
 from prefect_vertex.replica.membership import LEADER_RUN_ID, RUN_ID, Membership
 from prefect_vertex.replica.seams import (
@@ -122,7 +123,7 @@ class _Execution:
         try:
             await _ask(self._report_end)
         except httpx.HTTPError as error:
-            _logger.warning("Could not report the end of %s: %s", self._run.name, error)
+            _logger.warning("Could not report the end of %s: %s", self._run.name, told(error))
         await context.process_manager.kill(self._run.id, force=not acknowledged)
         # Before the executor sees the exit code and proposes a state of its own for it.
         tasks.cancel_scope.cancel()
@@ -148,7 +149,7 @@ class _Execution:
             try:
                 await self._look(context, also_own=look % _LOOKS_FOR_OWN == 0)
             except httpx.HTTPError as error:
-                _logger.warning("Could not look after the leader's run: %s", error)
+                _logger.warning("Could not look after the leader's run: %s", told(error))
 
     async def _look(self, context: Any, *, also_own: bool) -> None:
         leader = await _ask(self._crew.leader)

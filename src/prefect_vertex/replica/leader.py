@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled
 
 from prefect_vertex.errors import ReplicaError
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.replica.crew import Crew, end_of, is_final
 from prefect_vertex.replica.heartbeat import Heartbeat
 from prefect_vertex.replica.meeting import Meeting, SignOfLife
@@ -41,7 +42,7 @@ async def lead(member: Membership, heartbeat: Heartbeat, board: ProgressBoard) -
     try:
         await anyio.to_thread.run_sync(_see_off, member, crew, heartbeat, board)
     except httpx.HTTPError as error:
-        _logger.warning("Could not wait for the other replicas: %s", error)
+        _logger.warning("Could not wait for the other replicas: %s", told(error))
     return code
 
 

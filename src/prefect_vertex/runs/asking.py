@@ -9,6 +9,7 @@ from http import HTTPStatus
 import httpx
 from prefect.exceptions import ObjectNotFound
 
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.runs.port import PrefectUnavailableError
 
 
@@ -41,7 +42,7 @@ async def asking(*statuses: int) -> AsyncIterator[None]:
         ) from error
     except httpx.HTTPError as error:
         raise PrefectUnavailableError(
-            f"The Prefect API did not answer: {type(error).__name__} {error}".rstrip(),
+            f"The Prefect API did not answer: {type(error).__name__} {told(error)}".rstrip(),
         ) from error
     except ValueError as error:
         raise PrefectUnavailableError(about_stranger(error)) from error
@@ -49,5 +50,5 @@ async def asking(*statuses: int) -> AsyncIterator[None]:
 
 def about_stranger(error: ValueError) -> str:
     """What an answer says that is not Prefect's: a proxy's login page comes with 200."""
-    words = next(iter(str(error).splitlines()), type(error).__name__)
+    words = told(error) or type(error).__name__
     return f"What answers at PREFECT_API_URL is not the Prefect API: {words}"

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
@@ -30,6 +30,7 @@ from prefect.workers.base import (
     BaseWorkerResult,
 )
 
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.runs.asking import about_stranger
 
 C = TypeVar("C", bound=BaseJobConfiguration)
@@ -238,8 +239,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    lines: Iterable[str] = str(error).splitlines()
-    return f"{type(error).__name__}: {next(iter(lines), '')}"
+    return f"{type(error).__name__}: {told(error)}"
 
 
 def base_attributes(worker: BaseWorker[Any, Any, Any]) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from prefect_vertex.planning.addresses import hidden_in
 from prefect_vertex.planning.masking import MASK, masked_data
 from prefect_vertex.template.composed import marked
 from prefect_vertex.template.declared import texts
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _KEY = "private_key"
 _OF_A_KEY = (_KEY, "private_key_id")
 _REFERENCE = "{{"
+_ADDRESS = "PREFECT_API_URL"
 
 
 class NotingClient:
@@ -86,19 +88,29 @@ def _secret_paths(document: BlockDocument) -> Iterator[list[str]]:
 
 
 def secret_texts(values: object) -> Iterator[str]:
-    """What secret settings of Prefect's are set to, by name or as entries of name and value."""
+    """What secret settings of Prefect's are set to, by name or as entries of name and value.
+
+    Of the API's address that is a name and password that somebody wrote into it.
+    """
     if isinstance(values, Mapping):
         name, value = values.get("name"), values.get("value")
-        if isinstance(name, str) and secret_names([name]):
-            yield from texts(value)
+        if isinstance(name, str):
+            yield from _secrets_in(name, value)
         for key, item in values.items():
-            if secret_names([_last(key)]):
-                yield from texts(item)
-            else:
+            yield from _secrets_in(_last(key), item)
+            if not secret_names([_last(key)]):
                 yield from secret_texts(item)
     elif isinstance(values, list | tuple):
         for item in values:
             yield from secret_texts(item)
+
+
+def _secrets_in(name: str, value: Any) -> Iterator[str]:
+    """What is secret in the value of one variable."""
+    if secret_names([name]):
+        yield from texts(value)
+    elif name.upper() == _ADDRESS and isinstance(value, str):
+        yield from hidden_in(value)
 
 
 def without_secrets(values: Any, hidden: Iterable[str]) -> Any:

@@ -12,6 +12,8 @@ from typing import TypeVar
 import anyio
 import httpx
 
+from prefect_vertex.planning.addresses import told
+
 T = TypeVar("T")
 
 BUDGET_SECONDS = 60.0
@@ -46,12 +48,11 @@ async def patiently(ask: Callable[[], Awaitable[T]], *, budget_seconds: float | 
             if not _may_pass(error) or anyio.current_time() + wait > deadline:
                 raise
             if pause == FIRST_PAUSE_SECONDS:
-                text = next(iter(str(error).splitlines()), "")
                 logger.warning(
                     "The Prefect API is asked again, for up to %g s: %s %s",
                     budget,
                     type(error).__name__,
-                    text,
+                    told(error),
                 )
         await anyio.sleep(wait)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

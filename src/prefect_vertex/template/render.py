@@ -20,6 +20,7 @@ from prefect.utilities.collections import deep_merge, set_in_dict
 from pydantic import ValidationError
 
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.addresses import without_user
 from prefect_vertex.planning.spelling import closest, shown
 
 _BY_NAME = frozenset({"env", "labels"})
@@ -172,7 +173,7 @@ def as_plan_error(error: Exception, known: Iterable[str]) -> PlanError:
     if isinstance(error, ValidationError):
         return _from_validation(error, known)
     if isinstance(error, ObjectNotFound):
-        first = (error.help_message or str(error)).split(". ")[0].rstrip(".")
+        first = without_user(error.help_message or str(error)).split(". ")[0].rstrip(".")
         return PlanError(
             f"A job variable or the work pool's template refers to what is not there: {first}.",
             hint="Create it, or change the reference.",
@@ -182,7 +183,7 @@ def as_plan_error(error: Exception, known: Iterable[str]) -> PlanError:
             "A job variable or the work pool's template refers to a block by something that is no "
             f"block's id: {error.request.url.path.rpartition('/')[2]}.",
         )
-    text = " ".join(str(error).split())
+    text = " ".join(without_user(str(error)).split())
     return PlanError(
         f"The work pool's template could not be rendered: {type(error).__name__}: {text}",
         hint="Compare it with `prefect work-pool get-default-base-job-template`.",

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from prefect_vertex.cli.doctor.finding import Finding, failed, ok, unchecked, warning
+from prefect_vertex.planning.addresses import shown_url
 
 CHECK = "PREFECT_API_URL in the job"
 SET = "prefect config set PREFECT_API_URL=https://HOST/api"
@@ -68,11 +69,11 @@ def about_address(reach: Reach) -> Finding:
     if not reach.url:
         return failed(CHECK, "The job would get no PREFECT_API_URL.", SET)
     if not reach.host or urlsplit(reach.url).scheme not in {"http", "https"}:
-        return failed(CHECK, f"{_shown(reach.url)} is not the address of an API.", SET)
+        return failed(CHECK, f"{shown_url(reach.url)} is not the address of an API.", SET)
     if reach.emulated:
         if reach.answer:
-            return failed(CHECK, f"{_shown(reach.url)}: {reach.answer}", SET)
-        return ok(CHECK, f"{_shown(reach.url)}; the emulator's jobs run on this machine.")
+            return failed(CHECK, f"{shown_url(reach.url)}: {reach.answer}", SET)
+        return ok(CHECK, f"{shown_url(reach.url)}; the emulator's jobs run on this machine.")
     address = _literal(reach.host)
     if address is not None:
         return _about_number(reach, address)
@@ -80,7 +81,7 @@ def about_address(reach: Reach) -> Finding:
 
 
 def _about_number(reach: Reach, address: Address) -> Finding:
-    shown = _shown(reach.url)
+    shown = shown_url(reach.url)
     if address.is_loopback or address.is_unspecified:
         return failed(
             CHECK, f"{shown} is this machine; in the job it is the container itself.", SET
@@ -93,7 +94,7 @@ def _about_number(reach: Reach, address: Address) -> Finding:
 
 
 def _about_name(reach: Reach) -> Finding:
-    host, shown = reach.host, _shown(reach.url)
+    host, shown = reach.host, shown_url(reach.url)
     if host == "localhost" or host.endswith(".localhost") or host in _OF_DOCKER:
         return failed(
             CHECK, f"{shown} is this machine; in the job it is the container itself.", SET
@@ -129,7 +130,7 @@ def _about_private(reach: Reach, what: str) -> Finding:
 
 
 def _about_public(reach: Reach) -> Finding:
-    shown = _shown(reach.url)
+    shown = shown_url(reach.url)
     if reach.answer:
         return warning(CHECK, f"{shown} is public, but from here: {reach.answer}", SET)
     if urlsplit(reach.url).scheme == "http":
@@ -153,10 +154,3 @@ def _literal(host: str) -> Address | None:
 def _is_private(address: Address) -> bool:
     shared = isinstance(address, IPv4Address) and address in _SHARED
     return (address.is_private or shared) and not address.is_loopback
-
-
-def _shown(url: str) -> str:
-    """Without a password that somebody wrote into it."""
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, _ = head.partition("://")
-    return f"{scheme}{slashes}…@{tail}" if at else url

@@ -14,6 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.settings import PREFECT_API_URL
 
+from prefect_vertex.cli.doctor.about_address import SET
 from prefect_vertex.cli.doctor.about_pool import (
     PoolFacts,
     about_kind,
@@ -37,6 +38,7 @@ from prefect_vertex.cli.plan import prefect_told
 from prefect_vertex.cli.terminal import console, quiet, working
 from prefect_vertex.cli.usage import WrongUseError
 from prefect_vertex.errors import PlanError
+from prefect_vertex.planning.addresses import shown_url, told
 from prefect_vertex.runs.submitters import is_submitter
 from prefect_vertex.settings import read_settings
 from prefect_vertex.template import base_job_template
@@ -125,19 +127,21 @@ async def _examine(pool: str, deployment: str) -> list[Finding]:
     url = PREFECT_API_URL.value()
     check = "Prefect API"
     if not url:
-        fix = "prefect config set PREFECT_API_URL=https://HOST/api"
-        return [failed(check, "PREFECT_API_URL is not set.", fix)]
+        return [failed(check, "PREFECT_API_URL is not set.", SET)]
     findings: list[Finding] = []
     try:
         async with get_client() as client:
             version = await client.api_version()
-            findings.append(ok(check, f"{url} answers, version {version}."))
+            findings.append(ok(check, f"{shown_url(url)} answers, version {version}."))
             await _examine_pool(client, pool, deployment, findings)
     except httpx.HTTPStatusError as error:
         findings.append(_refused(check, url, error))
+    except httpx.InvalidURL:
+        # What it says may be a part of the password.
+        findings.append(failed(check, f"{shown_url(url)} is not the address of an API.", SET))
     except (httpx.HTTPError, RuntimeError, ValueError) as error:
-        text = next(iter(str(error).splitlines()), "")
-        findings.append(failed(check, f"{url}: {type(error).__name__}: {text}"))
+        text = f"{shown_url(url)}: {type(error).__name__}: {told(error)}"
+        findings.append(failed(check, text))
     return findings
 
 
@@ -146,10 +150,10 @@ def _refused(check: str, url: str, error: httpx.HTTPStatusError) -> Finding:
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return failed(
             check,
-            f"{url} refuses this profile's key or auth string ({status}).",
+            f"{shown_url(url)} refuses this profile's key or auth string ({status}).",
             "prefect cloud login" if "prefect.cloud" in url else "prefect config view",
         )
-    return failed(check, f"{url} answered {status} to {error.request.url.path}.")
+    return failed(check, f"{shown_url(url)} answered {status} to {error.request.url.path}.")
 
 
 async def _examine_pool(

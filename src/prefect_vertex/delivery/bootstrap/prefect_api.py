@@ -47,7 +47,7 @@ def api(path: str, body: Any = None, more: Any = ()) -> Any:
 
 def host() -> str:
     """Name the Prefect API in messages: its address may hold a password."""
-    return urllib.parse.urlsplit(env["PREFECT_API_URL"]).hostname or env["PREFECT_API_URL"]
+    return urllib.parse.urlsplit(env["PREFECT_API_URL"]).hostname or "PREFECT_API_URL"
 
 
 def check_api() -> None:

@@ -1,0 +1,34 @@
+"""Addresses as they may be shown: without the name and password that one may hold."""
+
+from __future__ import annotations
+
+import re
+
+# As httpx writes them: a slash, a quote or white space in a password is escaped there.
+_USER = re.compile(r"(?<=://)[^/\s?#'\"]*@")
+
+
+def shown_url(url: str) -> str:
+    """One address, however it is written: a password may hold what ends a host elsewhere."""
+    head, at, tail = url.rpartition("@")
+    scheme = "".join(head.partition("://")[:2]) if "://" in head else ""
+    return f"{scheme}…@{tail}" if at else url
+
+
+def hidden_in(url: str) -> tuple[str, ...]:
+    """What is never shown of an address: all of it, who it names, and the password."""
+    found = _USER.search(url)
+    if found is None:
+        return ()
+    user = found[0].removesuffix("@")
+    return (url, user, *filter(None, [user.partition(":")[2]]))
+
+
+def without_user(text: str) -> str:
+    """A text in which the addresses name nobody."""
+    return _USER.sub("…@", text)
+
+
+def told(error: BaseException) -> str:
+    """The first line of what an error says: httpx quotes the address that was asked."""
+    return without_user(next(iter(str(error).splitlines()), ""))
