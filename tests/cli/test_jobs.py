@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from prefect.states import Completed, Pending, Running
 
 from prefect_vertex.cli.jobs.command import jobs, parse_span
 from prefect_vertex.cli.usage import WrongUseError
+from prefect_vertex.emulator.faults import CallFault
 from prefect_vertex.emulator.seeds import Seed
 from prefect_vertex.errors import AccessDeniedError, PlanError
 from prefect_vertex.lifecycle.run import LEADER_LABEL
@@ -300,6 +302,41 @@ def test_a_person_reads_of_each_job_what_was_done(scene: Scene) -> None:
     assert last == "2 deleted."
 
 
+def test_a_refused_deletion_is_reported_with_those_before_it(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program learns what is gone, and a repetition goes on with the rest."""
+    ended = scene.run(Pending(), Running(), Completed())
+    older, newer = (scene.job(ended.id, "SUCCEEDED", age=age * DAY) for age in (90, 80))
+    scene.desk.emulator.add_faults(
+        CallFault(method="DeleteCustomJob", delay_seconds=0.01),
+        CallFault(method="DeleteCustomJob", code="PERMISSION_DENIED", message="Not that one."),
+    )
+    capsys.readouterr()
+    with pytest.raises(AccessDeniedError):
+        jobs(pool=scene.pool, delete_older_than="30d", yes=True, json=True)
+    report = json.loads(capsys.readouterr().out)
+
+    assert report["would"] == [older, newer]
+    assert [line.split()[1].rstrip(":") for line in report["done"]] == [older]
+    assert "Not that one." in report["error"]
+    assert [newer] == scene.done("--delete-older-than", "30d", "--yes")["would"]
+
+
+def test_a_job_that_cannot_be_seen_for_a_moment_ends_no_cancelling(scene: Scene) -> None:
+    """Vertex AI is asked again until it says what became of the job."""
+    run = scene.run(Pending(name="InfrastructurePending"))
+    job = scene.job(run.id, "PENDING", age=5)
+    denied = CallFault(method="GetCustomJob", code="PERMISSION_DENIED", times=2)
+    scene.desk.emulator.add_faults(denied)
+    report = scene.done("--cancel", run.name, "--yes")
+    scene.desk.emulator.assert_all_faults_used()
+
+    assert report["state"] == "Cancelled"
+    assert f"{job} is cancelled" in report["done"]
+    assert "troubles" not in report
+
+
 def test_another_worker_s_pool_is_refused(scene: Scene) -> None:
     pool = scene.desk.pool(OTHERS, kind="process")
     with pytest.raises(PlanError) as raised:
@@ -329,6 +366,13 @@ def test_a_person_reads_plain_columns_and_the_command_that_settles(scene: Scene)
 )
 def test_a_time_span_is_a_number_and_a_unit(text: str, seconds: float) -> None:
     assert parse_span("--since", text).total_seconds() == seconds
+
+
+@pytest.mark.parametrize("text", ["6M", "6mo", "6 months", "1Month"])
+def test_months_are_not_taken_for_minutes(text: str) -> None:
+    """Six minutes instead of six months would delete almost all of a pool's jobs."""
+    with pytest.raises(WrongUseError, match="Write months in d, such as 180d; m is minutes"):
+        parse_span("--delete-older-than", text)
 
 
 @pytest.mark.parametrize("span", ["0d", "100w"])

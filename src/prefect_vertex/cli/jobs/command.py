@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
+import httpx
 from cyclopts import Parameter
 from prefect.client.orchestration import get_client
 
@@ -17,20 +18,23 @@ from prefect_vertex.cli.plan import prefect_told
 from prefect_vertex.cli.subject import for_pool
 from prefect_vertex.cli.terminal import quiet, working
 from prefect_vertex.cli.usage import WrongUseError
-from prefect_vertex.errors import SetupError
+from prefect_vertex.errors import PrefectVertexError, SetupError
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.runs.port import PrefectUnavailableError
 from prefect_vertex.settings import read_settings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
-    from prefect_vertex.cli.jobs.errands import Options
+    from prefect_vertex.cli.jobs.errands import Errand, Options
     from prefect_vertex.reconciler.wiring import Surroundings
 
 LONGEST = timedelta(days=36_500)
 """Of a time span; before today it is still a moment that Vertex AI and Python have."""
 
 _SPAN = re.compile(r"([0-9]+)([smhdw])")
+_MONTHS = re.compile(r"[0-9]+ *(?:M|(?i:mo[a-z]*))")
+"""Elsewhere a capital M is months; read as minutes, it would delete what was to be kept."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DIGITS, _SHOWN = 10, 40
 
@@ -103,6 +107,11 @@ def parse_span(option: str, text: str) -> timedelta:
     """
     match = _SPAN.fullmatch(text.strip().lower())
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    if _MONTHS.fullmatch(text.strip()):
+        raise WrongUseError(
+            f"{option} is {shown!r}: there is no unit for months.",
+            hint="Write months in d, such as 180d; m is minutes.",
+        )
     if match is None:
         raise WrongUseError(
             f"{option} is {shown!r}, not a time span.",
@@ -147,7 +156,18 @@ async def _show_and_act(options: Options, client: PrefectClient, surroundings: S
             "warning: neither the pool, its deployments nor its runs name a project and a region.\n"
         )
     errand = Errand(options=options, client=client, world=world, seen=seen)
-    done = await errand.run()
+    try:
+        done = await errand.run()
+    except (PrefectVertexError, PrefectUnavailableError, httpx.HTTPError) as error:
+        if options.json and "done" in errand.report:
+            # Programs too have to learn what was done before it.
+            errand.report["error"] = told(error)
+            _print_report(errand)
+        raise
     if options.json:
-        print(json_module.dumps(errand.report, indent=2, ensure_ascii=False))
+        _print_report(errand)
     return int(bool(seen.troubles) or not done)
+
+
+def _print_report(errand: Errand) -> None:
+    print(json_module.dumps(errand.report, indent=2, ensure_ascii=False))

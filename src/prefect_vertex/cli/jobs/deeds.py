@@ -12,7 +12,7 @@ import anyio
 from prefect_vertex.cli.jobs.looking import Look
 from prefect_vertex.cli.jobs.pairing import pairs_of
 from prefect_vertex.cli.jobs.showing import age_of
-from prefect_vertex.errors import JobNotFoundError
+from prefect_vertex.errors import JobNotFoundError, ServiceError
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.spec import Target
@@ -92,10 +92,11 @@ async def settle(
     tell: Tell,
     to_the_end: bool = False,
     seconds: float = SETTLE_SECONDS,
-) -> set[str]:
+) -> dict[str, str]:
     """Take the reconciler's steps for some runs, until they are in step or time is up.
 
-    It adopts nothing and creates nothing: a run that waits for its worker is left to wait.
+    It adopts nothing and creates nothing: a run that waits for its worker is left to wait. While
+    Vertex AI does not say how a job is, its run is left as it is, and asked after again.
 
     Args:
         world: The pool's.
@@ -106,7 +107,8 @@ async def settle(
         seconds: How long to go on.
 
     Returns:
-        The runs that are not there yet.
+        The runs that are not there yet, each with why Vertex AI did not say how its jobs are;
+        empty where it did.
 
     Raises:
         PrefectUnavailableError: The Prefect API failed.
@@ -121,6 +123,7 @@ async def settle(
         for job in seen.jobs_of(run_id):
             care.see(job, seen.targets[job.resource_name.key])
     deadline = world.clock.now() + timedelta(seconds=seconds)
+    troubles: dict[str, str] = {}
     async with Reconciler(telling) as reconciler:
         reconciler.book.update(cares)
         waiting = list(cares.values())
@@ -131,10 +134,10 @@ async def settle(
             waiting = [care for care in waiting if _is_left(care, world, to_the_end=to_the_end)]
             if not waiting or world.clock.now() >= deadline:
                 _tell_jobs(seen, cares.values(), tell)
-                return {care.run_id for care in waiting}
+                return {care.run_id: troubles.get(care.run_id, "") for care in waiting}
             await anyio.sleep(_PAUSE_SECONDS)
             for care in waiting:
-                await _look_again(world, care)
+                troubles[care.run_id] = await _look_again(world, care)
 
 
 def _tell_jobs(seen: Look, cares: Iterable[Care], tell: Tell) -> None:
@@ -154,7 +157,9 @@ def _is_left(care: Care, world: World, *, to_the_end: bool) -> bool:
     return any(pair.standing.disagrees for pair in pairs)
 
 
-async def _look_again(world: World, care: Care) -> None:
+async def _look_again(world: World, care: Care) -> str:
+    """See how a run's jobs are now; why the last one that was not told was not, or nothing."""
+    trouble = ""
     for key, job in list(care.jobs.items()):
         if job.is_terminal and job.described:
             continue
@@ -163,6 +168,9 @@ async def _look_again(world: World, care: Care) -> None:
             care.see(await world.gateways.for_target(target).describe(job.resource_name), target)
         except JobNotFoundError:
             care.miss(job.resource_name, world.clock.now())
+        except ServiceError as error:
+            trouble = str(error)
+    return trouble
 
 
 def old_jobs(seen: Look, age: timedelta, now: datetime) -> list[JobSnapshot]:

@@ -116,6 +116,7 @@ class Errand:
         for run_id in sorted(left):
             name = title_of(self.seen, run_id)
             self._print(f"  {name} is not in step yet: repeat it, or start a worker.")
+        self._tell_troubles(left)
         return not left
 
     async def _cancel(self) -> bool:
@@ -149,6 +150,7 @@ class Errand:
         self._print(f"It is {run.state_name if run is not None else 'deleted'}.")
         if left:
             self._print("It has not ended yet: its worker, or a repetition, sees to it.")
+        self._tell_troubles(left)
         return not left
 
     async def _delete(self, age: timedelta) -> bool:
@@ -255,6 +257,14 @@ class Errand:
         ]
         if pairs and not self.options.json:
             print_table(console(), HEADINGS, rows_of(pairs, self.seen.now), styles=STYLES)
+
+    def _tell_troubles(self, left: Mapping[str, str]) -> None:
+        """Why Vertex AI did not say how the jobs of some runs are."""
+        told = list(dict.fromkeys(filter(None, left.values())))
+        if told:
+            self.report["troubles"] = told
+        for line in told:
+            self._print(f"  {printable(line)}")
 
     def _tell(self, text: str) -> None:
         self.report.setdefault("done", []).append(text)
