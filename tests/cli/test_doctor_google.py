@@ -287,6 +287,9 @@ def bucket(
     return found
 
 
+EAST_AND_WEST = {"dataLocations": ["US-EAST1", "US-WEST1"]}
+
+
 @pytest.mark.parametrize(
     ("body", "locations", "is_near"),
     [
@@ -295,11 +298,11 @@ def bucket(
         ({"location": "EU"}, ("europe-west4",), True),
         ({"location": "EU"}, ("us-central1",), False),
         ({"location": "EUROPE-WEST4"}, ("europe-west4", "us-central1"), False),
-        (
-            {"location": "US", "customPlacementConfig": {"dataLocations": ["US-EAST1"]}},
-            ("us-east1",),
-            True,
-        ),
+        ({"location": "NAM4"}, ("us-central1", "us-east1"), True),
+        ({"location": "EUR4"}, ("europe-west4", "us-central1"), False),
+        ({"location": "ASIA1"}, ("us-central1", "asia-northeast1"), False),
+        ({"location": "US", "customPlacementConfig": EAST_AND_WEST}, ("us-east1",), True),
+        ({"location": "US", "customPlacementConfig": EAST_AND_WEST}, ("us-central1",), False),
     ],
 )
 def test_a_bucket_far_from_its_jobs_is_a_warning(
@@ -312,6 +315,16 @@ def test_a_bucket_far_from_its_jobs_is_a_warning(
     assert (WARNING not in found) == is_near
     if not is_near:
         assert "gcloud storage buckets create gs://b-us-central1" in found[WARNING][0].fix
+
+
+def test_a_dual_region_that_is_not_known_here_is_not_judged() -> None:
+    """Google may add one; a warning would be as wrong as an ok."""
+    here = answer(location="EUR9", locationType="dual-region")
+    found = bucket(BucketAnswers(bucket=here, permissions=answer(permissions=ALL)))
+
+    assert [each.text for each in found[UNCHECKED]] == [
+        "In eur9, a dual-region whose two regions are not known here."
+    ]
 
 
 def test_a_bucket_that_is_not_there_is_created_where_the_job_runs() -> None:

@@ -51,7 +51,7 @@ class FakeGoogle(GoogleRest):
     """Answers by service and path; everything else is not found."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
-        self.answers = answers
+        self.answers = dict(answers)
         self.asked: list[str] = []
 
     def can_ask(self, service: str) -> bool:
@@ -105,7 +105,7 @@ def asking() -> Asking:
             f"artifactregistry/{REPOSITORY}:getIamPolicy": granted(
                 "roles/artifactregistry.reader", AGENT
             ),
-            "storage/storage/v1/b/staging": {"location": "EUROPE-WEST4"},
+            "storage/storage/v1/b/staging": {"location": "EUROPE-WEST4", "projectNumber": "42"},
             "storage/storage/v1/b/staging/iam/testPermissions": held(
                 "storage.objects.create", "storage.objects.get", "storage.objects.list"
             ),
@@ -157,6 +157,29 @@ async def test_an_empty_project_is_told_without_any_error(asking: Asking) -> Non
     assert all(each.text for each in found)
 
 
+@pytest.mark.parametrize(
+    ("owner", "verdict"),
+    [("42", Verdict.OK), ("77", Verdict.WARNING), ("", Verdict.UNCHECKED)],
+    ids=["the job's project", "another project", "not known"],
+)
+async def test_who_may_use_a_bucket_is_said_by_the_project_that_owns_it(
+    asking: Asking, owner: str, verdict: Verdict
+) -> None:
+    """A role in the job's own project is worth nothing in another one's bucket."""
+    assert isinstance(asking.rest, FakeGoogle)
+    policies = "cloudresourcemanager/v3/projects"
+    asking.rest.answers |= {
+        "storage/storage/v1/b/staging": {"location": "EUROPE-WEST4", "projectNumber": owner},
+        "storage/storage/v1/b/staging/iam": {},
+        f"{policies}/p:getIamPolicy": granted("roles/storage.admin", f"serviceAccount:{FLOWS}"),
+        f"{policies}/77:getIamPolicy": {},
+    }
+
+    found = await ask_bucket(asking, "staging", PLACE, [PLACE])
+
+    assert found[-1].verdict is verdict, found[-1]
+
+
 async def test_what_nobody_has_the_credentials_to_ask_is_skipped_by_name(asking: Asking) -> None:
     """Of the place whose credentials could be loaded, everything is asked."""
     elsewhere = replace(PLACE, target=Target("q", "us-east1", "a-block"), buckets=("other",))
@@ -185,13 +208,16 @@ async def test_a_check_that_breaks_or_hangs_keeps_no_other_from_its_answer(
         await anyio.sleep_forever()
         return []
 
+    async def is_at_fault() -> list[Finding]:
+        raise KeyError("a key")
+
     async def works() -> list[Finding]:
         return [ok("works", "Fine.")]
 
     monkeypatch.setattr("prefect_vertex.cli.doctor.probes.SECONDS", 0.01)
-    found = await run_checks([("breaks", breaks), ("hangs", hangs), ("works", works)])
+    checks = [("breaks", breaks), ("hangs", hangs), ("at fault", is_at_fault), ("works", works)]
+    found = await run_checks(checks)
 
-    assert [each.check for each in found] == ["breaks", "hangs", "works"]
-    unchecked = Verdict.UNCHECKED
-    assert [each.verdict for each in found] == [unchecked, unchecked, Verdict.OK]
-    assert found[0].text == "It is broken."
+    assert [each.check for each in found] == ["breaks", "hangs", "at fault", "works"]
+    assert [each.verdict for each in found] == [*[Verdict.UNCHECKED] * 3, Verdict.OK]
+    assert (found[0].text, found[2].text) == ("It is broken.", "KeyError: 'a key'")

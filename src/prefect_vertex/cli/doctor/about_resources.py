@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from prefect_vertex.cli.doctor.about_bucket_place import about_bucket_place
 from prefect_vertex.cli.doctor.about_project import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -28,7 +29,6 @@ _ARTIFACT = re.compile(
     r"(?P<package>[^:@]+)(?::(?P<tag>[^@]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _GOOGLE_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
-_CONTINENT = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list")
 
 
@@ -183,7 +183,7 @@ def about_bucket(
         return
     fix = _bind_bucket(name, member)
     if found.ok:
-        yield _about_bucket_location(check, name, found, locations)
+        yield about_bucket_place(check, name, found, locations)
     elif found.status == FORBIDDEN:
         yield unchecked(check, f"Its location: {found.problem}", "")
     else:
@@ -216,29 +216,6 @@ def _about_own_access(check: str, answer: RestAnswer, fix: str) -> Iterator[Find
         yield warning(check, text, fix)
     else:
         yield ok(check, "This machine's account may stage code there.")
-
-
-def _about_bucket_location(
-    check: str, name: str, found: RestAnswer, locations: Sequence[str]
-) -> Finding:
-    where = str(found.body.get("location", "")).upper()
-    placement = found.body.get("customPlacementConfig")
-    parts = placement.get("dataLocations", ()) if isinstance(placement, dict) else ()
-    near = {where, *(str(each).upper() for each in parts)}
-    prefix = _CONTINENT.get(where)
-    far = [
-        each
-        for each in locations
-        if each.upper() not in near and not (prefix and each.startswith(prefix))
-    ]
-    if not where or not far:
-        return ok(check, f"In {where.lower() or 'an unnamed location'}, where its jobs run.")
-    return warning(
-        check,
-        f"In {where.lower()}, but jobs run in {', '.join(far)}: what they read and write crosses "
-        "regions, which costs time and money. {region} may stand in staging_bucket.",
-        f"gcloud storage buckets create gs://{name}-{far[0]} --location {far[0]}",
-    )
 
 
 def _bind_bucket(name: str, member: str) -> str:

@@ -26,6 +26,7 @@ from prefect_vertex.cli.doctor.resource_probes import (
 )
 from prefect_vertex.cli.doctor.site import Site
 from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.planning.addresses import told
 from prefect_vertex.planning.spec import Target
 
 SKIPPED = "Skipped: the credentials to ask with could not be loaded."
@@ -114,6 +115,8 @@ async def run_checks(checks: Sequence[Check]) -> list[Finding]:
                 found[index] = await probe()
             except PrefectVertexError as error:
                 found[index] = [unchecked(name, str(error))]
+            except Exception as error:  # noqa: BLE001 - one check's fault must not cost the others
+                found[index] = [unchecked(name, f"{type(error).__name__}: {told(error)}")]
 
     async with anyio.create_task_group() as group:
         for index, check in enumerate(checks):

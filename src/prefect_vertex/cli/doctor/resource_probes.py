@@ -50,9 +50,8 @@ async def ask_bucket(
     asking: Asking, name: str, place: Place, places: Sequence[Place]
 ) -> list[Finding]:
     """A bucket, for those who use it."""
-    project = place.target.project
     path = f"storage/v1/b/{name}"
-    fields = {"fields": "location,locationType,customPlacementConfig"}
+    fields = {"fields": "location,locationType,customPlacementConfig,projectNumber"}
     bucket = await asking.ask("storage", path, place, params=fields)
     permissions = UNASKED
     policies: tuple[RestAnswer, ...] = (UNASKED,)
@@ -62,18 +61,29 @@ async def ask_bucket(
             "storage", f"{path}/iam/testPermissions", place, params=wanted
         )
         own = await asking.ask("storage", f"{path}/iam", place)
-        policies = (own, await asking.project_policy(project, place))
+        policies = (own, await _policy_of_its_project(asking, bucket, place))
     users = [each for each in places if name in each.buckets]
     return list(
         about_bucket(
             name,
             locations=list(dict.fromkeys(each.target.location for each in users)),
-            project=project,
+            project=place.target.project,
             account=place.service_account,
             answers=BucketAnswers(bucket=bucket, permissions=permissions, policies=policies),
             member=asking.caller(place).member,
         )
     )
+
+
+async def _policy_of_its_project(asking: Asking, bucket: RestAnswer, place: Place) -> RestAnswer:
+    """The policy of the project that owns a bucket, which need not be the job's."""
+    number, project = str(bucket.body.get("projectNumber", "")), place.target.project
+    if not number:
+        return RestAnswer(problem="the bucket's own project is not known.")
+    if number == await asking.project_number(project, place):
+        # By its id other checks ask for it too.
+        return await asking.project_policy(project, place)
+    return await asking.project_policy(number, place)
 
 
 async def ask_secret(asking: Asking, place: Place) -> list[Finding]:
