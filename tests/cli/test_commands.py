@@ -17,7 +17,7 @@ from rich.console import Console
 
 from prefect_vertex.cli.app import app
 from prefect_vertex.cli.examples import EXAMPLES
-from prefect_vertex.cli.terminal import console, print_table, quiet
+from prefect_vertex.cli.terminal import console, print_table, quiet, working
 
 
 def _run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -40,6 +40,7 @@ def _run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Co
         pytest.param(["demo", "--output", "{file}"], "cannot be a directory", id="output a file"),
         pytest.param(["emulator", "start", "--port", "99999"], "not a port", id="port"),
         pytest.param(["emulator", "start", "--storage-port", "-1"], "not a port", id="storage"),
+        pytest.param(["emulator", "start", "--control-port", "70000"], "not a port", id="control"),
         pytest.param(
             ["emulator", "start", "--storage-port", "0", "--data", "{file}"],
             "--data",
@@ -177,6 +178,17 @@ def test_a_terminal_gets_a_table_and_no_color_takes_its_colours(
     assert "\x1b[1;31mbad" in printed()
     monkeypatch.setenv("NO_COLOR", "1")
     assert "31m" not in printed()
+
+
+def test_what_goes_on_is_said_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path or a pool may have brackets in its name, which are markup elsewhere."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with working("Staging [/data] in [b]"):
+        pass
+
+    assert "Staging [/data] in [b]" in capsys.readouterr().err
 
 
 def test_log_lines_stay_off_the_terminal_while_a_command_prints_its_own(

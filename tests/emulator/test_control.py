@@ -196,6 +196,19 @@ def test_seeds_are_planted_and_ended(
     assert states == ["JOB_STATE_RUNNING", "JOB_STATE_FAILED", "JOB_STATE_RUNNING"]
 
 
+@pytest.mark.parametrize("state", ["JOB_STATE_SUCCEEDED", "JOB_STATE_EXPIRED"])
+def test_an_end_without_an_error_has_none(
+    server: Server, parent: str, eventually_sync: Callable[..., Any], state: str
+) -> None:
+    """As the service documents it: only a failed and a cancelled job say why."""
+    (name,) = server.control.seed_jobs(Seed(parent=parent))
+
+    server.control.call("end_job", name=name, state=state, code=3, message="why")
+    eventually_sync(lambda: server.client.get_custom_job(name=name).state.name == state)
+
+    assert "error" not in server.client.get_custom_job(name=name)
+
+
 def test_quotas_and_lag_are_set(server: Server, create: Callable[..., str], parent: str) -> None:
     limit = {"metric": "custom_model_training_cpus", "limit": 4}
     server.control.call("set_quotas", limits=[limit], mode="reject")
@@ -220,6 +233,7 @@ def test_quotas_and_lag_are_set(server: Server, create: Callable[..., str], pare
         ("set_quotas", {"limits": [], "mode": "beg"}, "mode"),
         ("seed_jobs", {"seeds": [{"parent": "projects/p"}]}, "Invalid parent"),
         ("end_job", {"name": "x", "state": "GONE"}, "is no JobState"),
+        ("end_job", {"name": "x", "state": "JOB_STATE_RUNNING"}, "is no end"),
         ("output", {"name": "projects/p/locations/us-central1/customJobs/1"}, "no job projects/"),
     ],
 )

@@ -16,6 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from prefect_vertex.cli import terminal
 from prefect_vertex.cli.children import Child, Children
 from prefect_vertex.cli.local import LocalStack, share
 from prefect_vertex.errors import PrefectVertexError, SetupError
@@ -77,7 +78,7 @@ def demo(
     """
     _check_extra()
     _check_arguments(series, replicas, output)
-    console = Console(highlight=False)
+    console = terminal.console(folds=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _as_interrupt)
     home = Path(tempfile.mkdtemp(prefix="prefect-vertex-demo-"))
@@ -97,9 +98,9 @@ def demo(
     except RunFailedError:
         failed = True
     except ChildEndedError as error:
-        console.print(f"\n{error.message}", markup=False)
+        console.print(f"\n{error.message}")
         for line in error.tail:
-            console.print(f"  {line}", markup=False)
+            console.print(f"  {line}")
         failed = True
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -162,9 +163,11 @@ def _forecast(
 ) -> str:
     from prefect.client.orchestration import SyncPrefectClient
 
-    from prefect_vertex.cli.follow import follow, print_replicas, print_tail
+    from prefect_vertex.cli.follow import follow, last_logs, print_replicas, print_tail
 
-    with SyncPrefectClient(api=stack.api_url) as client:
+    # A proxy that the environment names is not meant for this machine.
+    direct = {"trust_env": False}
+    with SyncPrefectClient(api=stack.api_url, httpx_settings=direct) as client:
         deployment = client.read_deployment_by_name(DEPLOYMENT)
         run = client.create_flow_run_from_deployment(deployment.id, **wanted)
         link = f"{stack.ui_url}/runs/flow-run/{run.id}"
@@ -173,10 +176,11 @@ def _forecast(
         console.print(f"Replicas         {wanted['job_variables']['worker_count']}")
         followed = follow(client, run.id, console=console, check=lambda: _check_alive(children))
         print_replicas(console, client, followed.run)
+        logs = last_logs(client, run.id)
     state = followed.run.state
     if state is None or not state.is_completed():
-        console.print(f"\nThe flow run ended as {followed.headline}\n", markup=False)
-        print_tail(console, followed.logs)
+        console.print(f"\nThe flow run ended as {followed.headline}\n")
+        print_tail(console, logs)
         raise RunFailedError(followed.headline)
     files = _download(stack, output)
     _print_accuracy(console, json.loads((output / "accuracy.json").read_text()))

@@ -50,8 +50,9 @@ def start(  # noqa: PLR0913 - keywords only, each an option
     for number in (signal.SIGTERM, signal.SIGHUP):
         # From the first moment: what has been started by then is ended.
         signal.signal(number, _as_interrupt)
-    for option, value in (("--port", port), ("--storage-port", storage_port)):
-        _check_port(option, value)
+    ports = {"--port": port, "--storage-port": storage_port, "--control-port": control_port}
+    for option, value in ports.items():
+        _check_port(option, value or 0)
     storage = StorageServer(port=storage_port, data=data / "storage" if data else None)
     with storage:
         for name in bucket:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -26,12 +26,15 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, RANK_LABEL
 from prefect_vertex.replica.progress import KEY
 
 POLL_SECONDS = 0.5
 PAGE = 200
+TAIL = 30
+"""Log lines that are shown of a run that did not end well."""
 
 _WHOLE = 100.0
 
@@ -41,7 +44,6 @@ class Followed:
     """What is known of the run so far."""
 
     run: FlowRun
-    logs: list[Log] = field(default_factory=list)
     percent: float | None = None
 
     @property
@@ -52,12 +54,6 @@ class Followed:
             return "no state yet"
         first = (state.message or "").strip().splitlines()
         return f"{state.name}: {first[0]}" if first else str(state.name)
-
-    def take(self, lines: list[Log]) -> None:
-        """Add log lines that are new, in the order of their times."""
-        known = {line.id for line in self.logs}
-        fresh = [line for line in lines if line.id not in known]
-        self.logs = sorted([*self.logs, *fresh], key=lambda line: line.timestamp)
 
 
 def follow(
@@ -77,7 +73,7 @@ def follow(
     """
     followed = Followed(client.read_flow_run(run_id))
     columns = (
-        TextColumn("  {task.description}"),
+        TextColumn("  {task.description}", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn(),
         TimeElapsedColumn(),
@@ -90,14 +86,11 @@ def follow(
         while True:
             check()
             followed.run = client.read_flow_run(run_id)
-            followed.take(_new_logs(client, run_id, followed))
             ended = followed.run.state is not None and followed.run.state.is_final()
             # The artifact is a few seconds behind the run.
             followed.percent = None if ended else _percent(client, run_id)
             _show(console, progress, bar, followed, seen)
             if ended:
-                time.sleep(POLL_SECONDS)
-                followed.take(_new_logs(client, run_id, followed))
                 return followed
             time.sleep(POLL_SECONDS)
 
@@ -113,7 +106,7 @@ def _show(
     line = f"{headline} ({percent:.0f} %)" if percent is not None else headline
     if not console.is_terminal and line not in seen:
         seen.add(line)
-        console.print(f"  {line}", highlight=False)
+        console.print(f"  {line}", highlight=False, markup=False, emoji=False)
 
 
 def _short(text: str, width: int = 62) -> str:
@@ -132,15 +125,16 @@ def _percent(client: SyncPrefectClient, run_id: UUID) -> float | None:
     return float(str(found[0].data)) if found else None
 
 
-def _new_logs(client: SyncPrefectClient, run_id: UUID, followed: Followed) -> list[Log]:
-    # Replicas' lines come late, with the time when they were written: before others that are known.
-    offset = max(0, len(followed.logs) - PAGE // 2)
-    return client.read_logs(
+def last_logs(client: SyncPrefectClient, run_id: UUID) -> list[Log]:
+    """The last log lines of a run that has ended, in the order of their times."""
+    # The last lines of its processes reach the server after its last state.
+    time.sleep(POLL_SECONDS)
+    found = client.read_logs(
         log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id])),
-        sort=LogSort.TIMESTAMP_ASC,
-        limit=PAGE,
-        offset=offset,
+        sort=LogSort.TIMESTAMP_DESC,
+        limit=TAIL,
     )
+    return found[::-1]
 
 
 def print_replicas(console: Console, client: SyncPrefectClient, leader: FlowRun) -> None:
@@ -161,17 +155,20 @@ def print_replicas(console: Console, client: SyncPrefectClient, leader: FlowRun)
     for run in (leader, *followers):
         rank = str(run.labels.get(RANK_LABEL, "0, leader"))
         state = run.state.name if run.state is not None else "no state"
-        table.add_row(rank, run.name, state, f"{run.total_run_time.total_seconds():.1f}")
+        seconds = f"{run.total_run_time.total_seconds():.1f}"
+        # As texts of their own, or they would be taken for markup.
+        table.add_row(rank, Text(run.name), Text(str(state)), seconds)
     console.print(table)
 
 
-def print_tail(console: Console, logs: list[Log], lines: int = 30) -> None:
-    """Print the last log lines of a run that did not end well."""
-    for log in logs[-lines:]:
+def print_tail(console: Console, logs: list[Log]) -> None:
+    """Print log lines of a run that did not end well."""
+    for log in logs:
         moment: datetime = log.timestamp
         level = logging.getLevelName(log.level)
         console.print(
             f"  {moment:%H:%M:%S} {level:<7} {log.message}",
             highlight=False,
             markup=False,
+            emoji=False,
         )

@@ -31,6 +31,18 @@ def free_port() -> int:
         return port
 
 
+def here(url: str, *, seconds: float = 10) -> httpx.Client:
+    """Speaks to a server on this machine, for which no proxy of the environment is meant."""
+    return httpx.Client(base_url=url, timeout=seconds, trust_env=False)
+
+
+def unproxied(env: Mapping[str, str]) -> dict[str, str]:
+    """The same for the programs that an environment is given to, in both spellings of theirs."""
+    known = env.get("no_proxy") or env.get("NO_PROXY", "")
+    value = ",".join(filter(None, [known, "127.0.0.1", "localhost"]))
+    return {"no_proxy": value, "NO_PROXY": value}
+
+
 def share(*parts: str) -> Path:
     """A file that travels in the wheel, from the wheel or from the checkout.
 
@@ -77,6 +89,7 @@ class LocalStack:
         }
         env = {
             **kept,
+            **unproxied(kept),
             "PREFECT_HOME": str(self.home / "client"),
             "PREFECT_LOGGING_COLORS": "false",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -147,28 +160,22 @@ class LocalStack:
 
     def create_bucket(self, name: str) -> None:
         """Create a bucket in the local Cloud Storage."""
-        answer = httpx.post(
-            f"{self.storage_url}/storage/v1/b",
-            params={"project": PROJECT},
-            json={"name": name},
-            timeout=10,
-        )
+        with here(self.storage_url) as storage:
+            answer = storage.post("/storage/v1/b", params={"project": PROJECT}, json={"name": name})
         answer.raise_for_status()
 
     def list_objects(self, bucket: str, prefix: str = "") -> list[str]:
         """Names of a bucket's objects."""
-        answer = httpx.get(
-            f"{self.storage_url}/storage/v1/b/{bucket}/o",
-            params={"prefix": prefix},
-            timeout=10,
-        )
+        with here(self.storage_url) as storage:
+            answer = storage.get(f"/storage/v1/b/{bucket}/o", params={"prefix": prefix})
         answer.raise_for_status()
         return [item["name"] for item in answer.json().get("items", [])]
 
     def read_object(self, bucket: str, name: str) -> bytes:
         """One object's bytes."""
-        url = f"{self.storage_url}/download/storage/v1/b/{bucket}/o/{name.replace('/', '%2F')}"
-        answer = httpx.get(url, params={"alt": "media"}, timeout=30)
+        path = f"/download/storage/v1/b/{bucket}/o/{name.replace('/', '%2F')}"
+        with here(self.storage_url, seconds=30) as storage:
+            answer = storage.get(path, params={"alt": "media"})
         answer.raise_for_status()
         return answer.content
 
@@ -232,7 +239,7 @@ def health_check(api_url: str) -> Iterator[Callable[[], bool]]:
     One client for all of them: a new one reads the certificates of the machine each time, which
     takes longer than the answer.
     """
-    with httpx.Client(base_url=api_url, timeout=2) as client:
+    with here(api_url, seconds=2) as client:
 
         def answers() -> bool:
             try:

@@ -16,9 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Where a command prints; it takes text as it is, with no markup in it."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+def console(*, stderr: bool = False, folds: bool = False) -> Console:
+    """Where a command prints; it takes text as it is, with no markup in it.
+
+    Args:
+        stderr: Instead of standard output.
+        folds: Whether long lines are folded to the terminal's width.
+    """
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=not folds)
 
 
 def print_table(
@@ -58,7 +63,8 @@ def working(text: str) -> Iterator[None]:
     if not out.is_terminal:
         yield
         return
-    with out.status(text):
+    # As a text of its own, or it would be taken for markup: names are anybody's.
+    with out.status(Text(text)):
         yield
 
 

@@ -27,6 +27,7 @@ from pydantic import Field, ValidationError, validate_call
 from prefect_vertex.emulator.faults import Fault
 from prefect_vertex.emulator.quotas import QuotaLimit, QuotaMode
 from prefect_vertex.emulator.rates import RateLimits
+from prefect_vertex.emulator.record import TERMINAL
 from prefect_vertex.emulator.secrets import State as SecretState
 from prefect_vertex.emulator.seeds import Seed
 from prefect_vertex.emulator.server import Emulator
@@ -111,9 +112,11 @@ class Actions:
 
     @validate_call
     def end_job(self, name: str, state: str, code: int = 0, message: str = "") -> None:
-        """End a job so, seeded or not, whatever its replicas do."""
+        """End a job so, seeded or not, whatever its replicas do; only two ends have an error."""
         if state not in JobState.__members__:
             raise ValueError(f"state {state!r} is no JobState")
+        if JobState.__members__[state] not in TERMINAL:
+            raise ValueError(f"state {state!r} is no end")
         verdict = Verdict(state=JobState.__members__[state], code=code, message=message)
         self._emulator.job(name).end(verdict)
 

@@ -12,7 +12,7 @@ from google.cloud.aiplatform_v1.types import CustomJob, JobState
 from prefect_vertex.emulator.crew import PRIMARY
 from prefect_vertex.emulator.life import Life
 from prefect_vertex.emulator.output import ReplicaOutput, read_output
-from prefect_vertex.emulator.record import JobRecord
+from prefect_vertex.emulator.record import TERMINAL, WITH_ERROR, JobRecord
 from prefect_vertex.emulator.replica import Replica
 from prefect_vertex.emulator.surroundings import Surroundings
 from prefect_vertex.emulator.verdicts import Verdict
@@ -88,9 +88,9 @@ class EmulatedJob:
         return await self.record.wait_until(holds, seconds)
 
     async def wait_for_end(self, seconds: float = 30) -> CustomJob:
-        """Wait until the job is terminal and, unless it succeeded, its error is set."""
+        """Wait until the job is terminal and, where its end has an error, that is set."""
         return await self.wait_until(
-            lambda job: job.state == JobState.JOB_STATE_SUCCEEDED or "error" in job, seconds
+            lambda job: job.state in TERMINAL - WITH_ERROR or "error" in job, seconds
         )
 
     def begin(self) -> Life:

@@ -22,10 +22,10 @@ from prefect_vertex.emulator.environment import plan_replicas
 from prefect_vertex.emulator.faults import JobFault, OutOfMemory, Restart, Stockout
 from prefect_vertex.emulator.mishaps import Mishaps
 from prefect_vertex.emulator.quotas import demand_of
-from prefect_vertex.emulator.record import JobRecord
+from prefect_vertex.emulator.record import WITH_ERROR, JobRecord
 from prefect_vertex.emulator.replica import Replica
 from prefect_vertex.emulator.surroundings import Surroundings
-from prefect_vertex.emulator.verdicts import CANCELLED, SUCCEEDED, Verdict, failed
+from prefect_vertex.emulator.verdicts import CANCELLED, Verdict, failed
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Life:
                 self._record.name, verdict.message, state=verdict.state, severity="ERROR"
             )
         self._enter(verdict.state)
-        if verdict is not SUCCEEDED:
+        if verdict.state in WITH_ERROR:
             await self._rest(self._mishaps.error_delay(self._timings.error_delay_seconds))
             self._record.set_error(verdict.code, verdict.message)
 

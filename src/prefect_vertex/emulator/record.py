@@ -19,11 +19,14 @@ TERMINAL: Final = frozenset(
         JobState.JOB_STATE_SUCCEEDED,
         JobState.JOB_STATE_FAILED,
         JobState.JOB_STATE_CANCELLED,
-        # No life here ends in these two; a seeded job may be in them.
+        # No life here ends in these two by itself; a job may be seeded in them, or ended so.
         JobState.JOB_STATE_EXPIRED,
         JobState.JOB_STATE_PARTIALLY_SUCCEEDED,
     }
 )
+WITH_ERROR: Final = frozenset({JobState.JOB_STATE_FAILED, JobState.JOB_STATE_CANCELLED})
+"""Ends that have an error, as CustomJob.error documents it."""
+
 # What a client may send, and the service ignores.
 _OUTPUT_ONLY: Final = (
     "start_time",
