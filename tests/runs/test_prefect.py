@@ -299,6 +299,19 @@ async def test_labels_are_merged(runs: PrefectFlowRuns, pool: Pool) -> None:
     assert (view.holder, view.attempt) == ("w/1", 2)
 
 
+async def test_labels_hold_nothing_that_postgresql_refuses(
+    runs: PrefectFlowRuns, pool: Pool
+) -> None:
+    """A run's trail quotes what Vertex AI and replicas say."""
+    run = await pool.run(StateType.PENDING)
+    await runs.label(str(run.id), {INSTANCE_LABEL: "w\0/1"})
+
+    view = await runs.read(str(run.id))
+
+    assert view is not None
+    assert view.holder == "w/1"
+
+
 async def test_the_identifier_is_written(runs: PrefectFlowRuns, pool: Pool) -> None:
     run = await pool.run(StateType.PENDING)
     await runs.name_infrastructure(str(run.id), "projects/p/locations/l/customJobs/1")

@@ -90,6 +90,13 @@ def test_a_proposal_is_a_state_of_its_type_with_its_name_and_message(kind: State
     assert (state.type, state.name, state.message) == (kind, "A name", "Because.")
 
 
+def test_a_state_s_message_holds_nothing_that_postgresql_refuses() -> None:
+    """Wherever its words come from: a state that is refused would leave the run as it is."""
+    proposal = Proposal(state=RunState.CRASHED, name="Crashed", message="exited: \0bad")
+
+    assert to_state(proposal).message == "exited: bad"
+
+
 def test_a_run_that_is_scheduled_is_due_at_once() -> None:
     proposal = Proposal(state=RunState.SCHEDULED, name="AwaitingRetry", message="")
 

@@ -27,7 +27,7 @@ from prefect_vertex.errors import (
 )
 from prefect_vertex.lifecycle.snapshot import JobError
 from prefect_vertex.lifecycle.states import JobPhase
-from prefect_vertex.vertex.translate import ERROR_OF, Peer, snapshot_of, translated
+from prefect_vertex.vertex.translate import ERROR_OF, Peer, one_line, snapshot_of, translated
 
 # Neither library has types.
 api_errors: Any = api_core_exceptions
@@ -272,6 +272,16 @@ def test_a_whole_job_becomes_a_snapshot(a_job: Callable[..., types.CustomJob]) -
     assert snapshot.web_access_uris == {"workerpool0-0": "x.example"}
     assert snapshot.observed_at == NOW
     assert snapshot.described
+
+
+def test_a_nul_of_a_replica_s_goes_no_further(a_job: Callable[..., types.CustomJob]) -> None:
+    """A job's error quotes its stderr, and Prefect's PostgreSQL would refuse the run's end."""
+    job = a_job(error={"code": 3, "message": "exited: \0bad\0 byte"})
+
+    assert snapshot_of(job, observed_at=NOW, described=True).error == JobError(
+        code=3, message="exited: bad byte"
+    )
+    assert one_line("a\0b") == "ab"
 
 
 def test_what_a_job_has_not_got_yet_is_none(a_job: Callable[..., types.CustomJob]) -> None:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from prefect_vertex.planning.spelling import storable
+
 DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
 """Levels of Python's logging, which Prefect's are."""
 
@@ -148,8 +150,7 @@ def line_of(entry: LogEntry) -> Line:
         logger=LOGGER_PREFIX + entry.task_name,
         timestamp=entry.timestamp,
         level=level,
-        # A database may refuse the character that no console shows.
-        text=text.rstrip().replace("\0", ""),
+        text=storable(text.rstrip()),
     )
 
 

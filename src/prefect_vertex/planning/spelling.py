@@ -1,4 +1,4 @@
-"""The closest known word, for messages about unknown ones."""
+"""Texts for messages: the closest known word, values as they are shown, what can be stored."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def shown(value: object, limit: int = 60) -> str:
         # Python writes no integer of more than 4,300 digits.
         return "a number without end"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def storable(text: str) -> str:
+    """A text from outside as Prefect takes it: its PostgreSQL refuses a NUL in any text."""
+    return text.replace("\0", "")
 
 
 def numeral(text: str) -> int | None:

@@ -34,6 +34,8 @@ from prefect_vertex.lifecycle.run import (
     HELD_LABEL,
     INSTANCE_LABEL,
 )
+from prefect_vertex.planning.addresses import told, without_user
+from prefect_vertex.planning.spelling import storable
 from prefect_vertex.runs.included import check_included_files
 from prefect_vertex.runs.launchers import about_missing_pool, check_pool, check_storage
 from prefect_vertex.runs.parameters import check_parameters
@@ -176,7 +178,7 @@ class AdHocWorker(GuardedWorker[C, V, R], abc.ABC):
         try:
             await self.client.update_flow_run_labels(run.id, labels)
         except httpx.HTTPError as error:
-            self._logger.warning("Flow run %s does not say who submits it: %s", run.id, error)
+            self._logger.warning("Flow run %s does not say who submits it: %s", run.id, told(error))
         submission.announced.set()
 
     async def _stay_online(self) -> None:
@@ -229,7 +231,8 @@ def _named(flow_run: FlowRun, failure: Exception) -> PrefectVertexError:
     """What failed, as one line that names the run."""
     if isinstance(failure, PrefectVertexError):
         return failure
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    text = storable(without_user(str(failure)))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     # Of a program's output the end says what was wrong.
     reason = " ".join(lines)[-_LONGEST_REASON:] or type(failure).__name__
     return DeliveryError(

@@ -21,6 +21,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.sorting import ArtifactSort
 
+from prefect_vertex.planning.spelling import storable
 from prefect_vertex.runs.asking import StatusError, asking
 
 MAX_REMEMBERED = 1_000
@@ -63,8 +64,8 @@ class Artifacts:
         artifact = ArtifactCreate(
             key=what.key,
             type=what.type,
-            description=what.description,
-            data=what.data,
+            description=storable(what.description),
+            data=storable(what.data),
             flow_run_id=uuid.UUID(run_id),
         )
         with suppress(StatusError):  # the run was deleted
@@ -88,7 +89,10 @@ class Artifacts:
         try:
             async with asking():
                 await self._client.update_artifact(
-                    artifact_id, ArtifactUpdate(data=what.data, description=what.description)
+                    artifact_id,
+                    ArtifactUpdate(
+                        data=storable(what.data), description=storable(what.description)
+                    ),
                 )
         except StatusError:
             return False

@@ -27,6 +27,7 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
 
 from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.planning.spelling import storable
 from prefect_vertex.runs.artifacts import Artifacts, Written
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.followers import orphaned_followers, unfinished_followers
@@ -167,7 +168,9 @@ class PrefectFlowRuns:
         """Merge labels into the run's."""
         with suppress(StatusError):  # the run was deleted
             async with asking():
-                await self._client.update_flow_run_labels(uuid.UUID(run_id), dict(labels))
+                await self._client.update_flow_run_labels(
+                    uuid.UUID(run_id), {key: storable(value) for key, value in labels.items()}
+                )
 
     async def name_infrastructure(self, run_id: str, identifier: str) -> None:
         """Write `infrastructure_pid`."""
@@ -254,7 +257,7 @@ class PrefectFlowRuns:
         self, run: RunView, key: str, rows: Sequence[Mapping[str, str]], description: str
     ) -> None:
         """Write a table artifact in the place of the run's last one of that key."""
-        data = json.dumps([dict(row) for row in rows])
+        data = json.dumps([{name: storable(value) for name, value in row.items()} for row in rows])
         await self._artifacts.write(run.id, Written(key, "table", data, description))
 
     def log(self, run: RunView, level: int, message: str) -> None:

@@ -16,6 +16,7 @@ from prefect.utilities.slugify import slugify
 
 from prefect_vertex.lifecycle.lines import Line
 from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.planning.spelling import storable
 
 LABELLED = ("reason", "location", "attempt", "state", "replica", "exit_status")
 """Entries of an event's payload that are labels of its resource too."""
@@ -107,6 +108,7 @@ def emit_job_event(
         teller: Who says it.
         at: When it happened; None: now.
     """
+    payload = {name: storable(value) for name, value in payload.items()}
     resource = payload.get("resource_name", run.id)
     labels = {f"prefect-vertex.{name}": payload[name] for name in LABELLED if payload.get(name)}
     emit_event(
@@ -118,7 +120,7 @@ def emit_job_event(
             **labels,
         },
         related=teller.related(run),
-        payload=dict(payload),
+        payload=payload,
         id=uuid.uuid5(_EVENT_NAMESPACE, f"{run.id}/{event}/{key}"),
     )
 

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 
 from prefect_vertex.lifecycle.history import PastState, overtaken
 from prefect_vertex.lifecycle.run import RunState, RunView
+from prefect_vertex.planning.spelling import storable
 from prefect_vertex.runs.port import Proposal
 
 _NOT_YET = frozenset({RunState.SCHEDULED, RunState.PENDING})
@@ -100,7 +101,7 @@ def to_state(proposal: Proposal) -> State:
     return State(
         type=StateType(proposal.state.value),
         name=proposal.name,
-        message=proposal.message,
+        message=storable(proposal.message),
     )
 
 

@@ -33,6 +33,7 @@ from prefect_vertex.errors import (
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.lifecycle.states import phase_of
 from prefect_vertex.planning.naming import parse_resource_name
+from prefect_vertex.planning.spelling import storable
 from prefect_vertex.vertex.machines import with_machines
 
 ERROR_OF: dict[str, type[ServiceError]] = {
@@ -95,7 +96,7 @@ class Peer:
 
 def one_line(text: object) -> str:
     """Text of any origin on one line, cut where it would fill a screen."""
-    line = " ".join(str(text).split())
+    line = " ".join(storable(str(text)).split())
     if len(line) > _MAX_TEXT_LENGTH:
         return f"{line[: _MAX_TEXT_LENGTH - 1]}…"
     return line
@@ -236,7 +237,7 @@ def _job_error(message: Any) -> JobError | None:
     # Code 0 without a word is an error that has not been set yet.
     if not (error.code or error.message):
         return None
-    return JobError(code=error.code, message=error.message)
+    return JobError(code=error.code, message=storable(error.message))
 
 
 def snapshot_of(job: types.CustomJob, *, observed_at: datetime, described: bool) -> JobSnapshot:
