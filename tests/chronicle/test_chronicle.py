@@ -102,6 +102,19 @@ def test_a_job_whose_flow_died_alone_did_not_complete(told: Build, a_job: Build,
     assert (first.failed, second.reason, second.failed) == (True, "completed", False)
 
 
+@pytest.mark.parametrize("died", [-3, 100, 102], ids=["before the first job", "ended", "a retry"])
+def test_a_death_is_told_of_one_attempt(told: Build, a_job: Build, at: At, died: float) -> None:
+    """Prefect retries at once: the next job is created within the difference of two clocks."""
+    jobs = [a_job("SUCCEEDED", ended=101), a_job("SUCCEEDED", attempt=2, created=103, ended=205)]
+    message = "Process exited with status code: -9."
+    crash = Stay(state=RunState.CRASHED, name="Crashed", entered_at=at(died), message=message)
+    end = Stay(state=RunState.COMPLETED, name="Completed", entered_at=at(200))
+    first, second = told(*jobs, states=[crash, end]).attempts
+
+    assert first.reason == "ended by itself (exit code 0)"
+    assert second.reason == "completed"
+
+
 def test_a_live_story_is_told_until_now(told: Build, a_job: Build, at: At) -> None:
     chronicle = told(a_job(started=60))
 

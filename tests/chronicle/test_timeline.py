@@ -75,6 +75,18 @@ def test_many_replicas_are_one_row_for_each_pool(
     ]
 
 
+def test_a_start_before_its_job_is_drawn_from_the_job_on(
+    told: Build, a_job: Build, machines: Build, at: At
+) -> None:
+    """By another clock a group may have begun before its job was created."""
+    starts = [Start(1, 1, at(-20)), Start(1, 2, at(-5))]
+    (lane,) = lay_out(told(a_job(machines=machines(40)), starts=starts)).lanes
+    bars = [bar for row in lane.rows for bar in row.bars]
+
+    assert bars
+    assert all(at(0) <= bar.begin < bar.end for bar in bars)
+
+
 def test_a_drawing_is_small_whatever_it_shows(told: Build, a_job: Build, machines: Build) -> None:
     """The number of replicas is one that only a request could hold."""
     jobs = [

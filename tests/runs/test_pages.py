@@ -128,6 +128,31 @@ async def test_starts_are_the_claims_of_replicas(
     assert all(each.at >= run.state_time for each in found)
 
 
+async def test_the_newest_attempt_s_starts_are_there_however_many_came_before(
+    monkeypatch: pytest.MonkeyPatch, runs: PrefectFlowRuns, pages: PrefectPages, run: RunView
+) -> None:
+    """The server gives the oldest first, a page at a time."""
+    monkeypatch.setattr("prefect_vertex.runs.pages.PAGE_SIZE", 2)
+    wanted = [(attempt, rank) for attempt in (1, 2) for rank in range(3)]
+    for attempt, rank in wanted:
+        await runs.claim(run.id, f"prefect-vertex-start-a{attempt}-r{rank}", "somebody")
+    found = await pages.starts(run.id)
+
+    assert [(each.attempt, each.rank) for each in found] == wanted
+
+
+async def test_a_page_holds_nothing_that_postgresql_refuses(
+    client: PrefectClient, pages: PrefectPages, run: RunView
+) -> None:
+    """Written, and written anew: SQLite, which is asked here, would take a NUL."""
+    page = Page(key="vertex-job", data="a\0b", description="c\0d")
+    for _ in range(2):
+        await pages.show(run, page)
+        (written,) = await artifacts(client, run)
+
+        assert (written.data, written.description) == ("ab", "cd")
+
+
 async def test_states_are_the_whole_history(
     pages: PrefectPages, pool: Pool, runs: PrefectFlowRuns
 ) -> None:

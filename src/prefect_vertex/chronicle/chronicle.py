@@ -158,7 +158,7 @@ class Chronicle:
 def build_chronicle(sources: Sources) -> Chronicle:
     """Tell the story of a run; equal sources give equal chronicles."""
     states = sorted(sources.states, key=lambda each: each.entered_at)
-    jobs = sorted(sources.jobs, key=lambda job: (job.create_time, job.resource_name.job_id))
+    jobs = _in_order(sources.jobs)
     tries = [*sources.trail.ruled_out, *sources.trail.tries]
     records = [_of_job(job, sources, states, _try_of(job, tries)) for job in jobs]
     told = [tried for job in jobs if (tried := _try_of(job, tries)) is not None]
@@ -194,7 +194,7 @@ def _of_job(
     elif ended_at is None:
         reason, message = job.phase.value, ""
     else:
-        reason, message = _end_of(job, sources.run, states, started=bool(starts))
+        reason, message = _end_of(job, sources, states, started=bool(starts))
     return AttemptRecord(
         attempt=job.attempt,
         place=place,
@@ -238,16 +238,17 @@ def _provisioning(job: JobSnapshot, states: Sequence[Stay], end: datetime) -> da
 
 
 def _end_of(
-    job: JobSnapshot, run: RunView, states: Sequence[Stay], *, started: bool
+    job: JobSnapshot, sources: Sources, states: Sequence[Stay], *, started: bool
 ) -> tuple[str, str]:
     """Reason and explanation of a job's end."""
+    run = sources.run
     policy = RunPolicy(spot=job.strategy == "SPOT", timeout_seconds=job.timeout_seconds)
     diagnosis = diagnose(job, policy, started=started)
     reason = diagnosis.reason
     if verdict := run.verdict(job.attempt):
         return _words(verdict), diagnosis.detail if job.error else ""
     if reason is TerminationReason.COMPLETED:
-        died = _own_end(job, states)
+        died = _own_end(job, sources.jobs, states)
         if died is None:
             return reason.value, ""
         return ENDED_BY_ITSELF, own_exit_told(died[1])
@@ -267,21 +268,39 @@ def own_death(sources: Sources) -> tuple[datetime, str] | None:
     Only of the run's last attempt, where nothing has followed.
     """
     states = sorted(sources.states, key=lambda each: each.entered_at)
-    jobs = sorted(sources.jobs, key=lambda job: (job.create_time, job.resource_name.job_id))
+    jobs = _in_order(sources.jobs)
     if not states or not jobs or states[-1].state is not RunState.CRASHED:
         return None
-    died = _own_end(jobs[-1], states[-1:])
+    died = _own_end(jobs[-1], jobs, states[-1:])
     return (died[0], own_exit_told(died[1])) if died is not None else None
 
 
-def _own_end(job: JobSnapshot, states: Sequence[Stay]) -> tuple[datetime, int] | None:
+def _own_end(
+    job: JobSnapshot, jobs: Sequence[JobSnapshot], states: Sequence[Stay]
+) -> tuple[datetime, int] | None:
     """When the flow's own process died in the job's container, and its exit status."""
     for stay in states:
         status = own_exit(stay.message) if stay.state is RunState.CRASHED else None
-        lived = job.end_time is None or stay.entered_at <= job.end_time + _CLOCKS_DIFFER
-        if status is not None and job.create_time - _CLOCKS_DIFFER <= stay.entered_at and lived:
+        if status is not None and _job_at(stay.entered_at, jobs) is job:
             return stay.entered_at, status
     return None
+
+
+def _job_at(moment: datetime, jobs: Sequence[JobSnapshot]) -> JobSnapshot | None:
+    """The job that a state of that time is about: the newest of those that were there."""
+    ordered = _in_order(jobs)
+    known = [job for job in ordered if job.create_time <= moment]
+    if not known:
+        # Clocks differ. Later jobs get no such leave: it would reach into the one before.
+        known = [job for job in ordered[:1] if job.create_time - _CLOCKS_DIFFER <= moment]
+    lived = [
+        job for job in known if job.end_time is None or moment <= job.end_time + _CLOCKS_DIFFER
+    ]
+    return lived[-1] if lived else None
+
+
+def _in_order(jobs: Sequence[JobSnapshot]) -> list[JobSnapshot]:
+    return sorted(jobs, key=lambda job: (job.create_time, job.resource_name.job_id))
 
 
 def _words(reason: str) -> str:

@@ -156,8 +156,8 @@ def _bars(record: AttemptRecord, at: datetime, ranks: Sequence[int]) -> tuple[Ba
         min([moment for _, moment in known[place + 1 :]], default=end)
         for place in range(len(known))
     ]
-    return tuple(
+    bars = [
         Bar(stage, max(begin, record.began_at), min(until, end))
         for (stage, begin), until in zip(known, nexts, strict=True)
-        if begin < min(until, end)
-    )
+    ]
+    return tuple(bar for bar in bars if bar.begin < bar.end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from prefect.client.orchestration import PrefectClient
@@ -15,8 +16,9 @@ from prefect_vertex.runs.artifacts import Artifacts, Written
 from prefect_vertex.runs.asking import StatusError, asking
 from prefect_vertex.runs.translate import as_aware
 
-MAX_STARTS = 200
-"""Claims that are read of one run."""
+PAGE_SIZE = 200
+MAX_STARTS = 10_000
+"""Claims that are read of one run, the oldest first."""
 
 _START_KEY = re.compile(rf"{START_CLAIM}(?P<attempt>\d+)-r(?P<rank>\d+)")
 
@@ -85,18 +87,28 @@ class PrefectPages:
     async def starts(self, run_id: str) -> list[Start]:
         """The starts that its replicas have claimed, by the server's clock."""
         try:
-            async with asking():
-                claims = await self._client.filter_flow_run_input(
-                    uuid.UUID(run_id), START_CLAIM, MAX_STARTS, set()
-                )
+            claimed = await self._claimed(uuid.UUID(run_id))
         except StatusError:
             return []
-        found = [(_START_KEY.fullmatch(claim.key), claim.created) for claim in claims]
+        found = [(_START_KEY.fullmatch(key), created) for key, created in claimed.items()]
         return [
             Start(int(match["attempt"]), int(match["rank"]), as_aware(created))
             for match, created in found
             if match is not None and created is not None
         ]
+
+    async def _claimed(self, run_id: uuid.UUID) -> dict[str, datetime | None]:
+        """Every claim of a start; the server takes no offset, but keys that it leaves out."""
+        found: dict[str, datetime | None] = {}
+        while len(found) < MAX_STARTS:
+            async with asking():
+                claims = await self._client.filter_flow_run_input(
+                    run_id, START_CLAIM, PAGE_SIZE, set(found)
+                )
+            found |= {claim.key: claim.created for claim in claims}
+            if len(claims) < PAGE_SIZE:
+                break
+        return found
 
     async def show(self, run: RunView, page: Page) -> None:
         """Write a page in the place of the run's last one of that key."""
