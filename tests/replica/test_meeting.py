@@ -130,8 +130,9 @@ def test_a_retry_that_came_to_fewer_places_than_the_others_is_an_error(members: 
     leader, follower = (Meeting(member) for member in members(2))
     for phase in range(4):
         follower.gather(phase, "parts / all")
+    leader.start_over()
     assert leader.gather(0, "parts / all") == [0, 0]
-    leader.check_visits()
+    leader.check_visits()  # a first try is not looked at
     leader.start_over()
     for phase in (1, 2, 3):
         leader.gather(phase, "parts / all")

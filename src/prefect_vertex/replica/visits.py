@@ -135,10 +135,10 @@ class Visits:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._places: dict[str, _Numbers] = {}
-        self._calls = 1
+        self._calls = 0
 
     def start_over(self) -> None:
-        """Begin another try of all: what is known gets its numbers again."""
+        """Begin a try of all: what is known by then gets its numbers again."""
         with self._lock:
             self._calls += 1
 
