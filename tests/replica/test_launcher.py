@@ -87,7 +87,7 @@ from prefect_vertex import replica
 def main():
     me = replica.current()
     if not me.is_leader:
-        print("working")
+        print("at work")
         time.sleep(600)
 """
 
@@ -100,7 +100,7 @@ from prefect_vertex import replica
 def main():
     me = replica.current()
     if not me.is_leader:
-        print("working")
+        print("at work")
         time.sleep(600)
     me.barrier("worked")
 """
@@ -187,7 +187,7 @@ def test_a_follower_that_is_told_to_end_crashes_and_in_the_end_fails_the_leader(
         prefect.launch(run, rank, 2, PREFECT_VERTEX_LOSS_SECONDS="2") for rank in (0, 1)
     )
     (child,) = wait_until(lambda: _children(prefect, run), "the follower's run")
-    wait_until(lambda: "working" in follower.output(), "its flow")
+    wait_until(lambda: "at work" in follower.output(), "its flow", 90)
 
     follower.process.send_signal(signal.SIGTERM)
     codes = [follower.process.wait(60), leader.process.wait(60)]
@@ -208,11 +208,11 @@ def test_a_follower_whose_machine_is_taken_away_leaves_the_leader_to_the_next_at
     env = {"PREFECT_VERTEX_STAGING": staging} if leader_is_at == "a barrier" else {}
     leader, follower = (prefect.launch(run, rank, 2, **env) for rank in (0, 1))
     (child,) = wait_until(lambda: _children(prefect, run), "the follower's run")
-    wait_until(lambda: "working" in follower.output(), "its flow")
+    wait_until(lambda: "at work" in follower.output(), "its flow", 90)
 
     follower.process.send_signal(signal.SIGTERM)
     assert follower.process.wait(60) == 0
-    wait_until(lambda: "1 of 2 was told to end" in leader.output(), "the leader to notice")
+    wait_until(lambda: "1 of 2 was told to end" in leader.output(), "its notice", 90)
     leader.process.send_signal(signal.SIGTERM)
     code = leader.process.wait(60)
     states = [prefect.read(each.id).state for each in (child, run)]

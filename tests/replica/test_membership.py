@@ -38,5 +38,10 @@ def test_seconds_within_the_bounds_are_taken(text: str, seconds: float) -> None:
     assert Membership.read({HEARTBEAT_SECONDS: text}).heartbeat_seconds == seconds
 
 
+def test_replicas_are_started_again_only_where_starts_are_not_guarded() -> None:
+    assert Membership.read({"PREFECT_VERTEX_GUARD": "0"}).restarts
+    assert not Membership.read({"PREFECT_VERTEX_GUARD": "1"}).restarts
+
+
 def test_a_bare_environment_is_the_first_attempt_of_one_replica() -> None:
     assert Membership.read({}) == Membership()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -19,7 +20,13 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Crashed, Pending, to_state_create
 
-from prefect_vertex.lifecycle.run import ATTEMPT_LABEL, LEADER_LABEL, RANK_LABEL, TOLD_LABEL
+from prefect_vertex.lifecycle.run import (
+    ATTEMPT_LABEL,
+    LEADER_LABEL,
+    RANK_LABEL,
+    START_LABEL,
+    TOLD_LABEL,
+)
 from prefect_vertex.replica.membership import Membership
 
 TASK_KEY = "prefect_vertex.replica"
@@ -72,18 +79,34 @@ class Crew:
         """The leader's run; None where it was deleted."""
         return self.run(self._member.leader_id)
 
-    def follower_run(self, leader: FlowRun) -> FlowRun:
-        """This follower's own run, made at the first call and found at every other.
+    def own_run(self, leader: FlowRun) -> FlowRun:
+        """The run for this start of a follower.
+
+        Where Vertex AI starts replicas again by itself, one whose run has crashed gets another:
+        nobody else would do its share of the attempt.
+        """
+        run = self.follower_run(leader)
+        if not self._member.restarts:
+            return run
+        starts = itertools.count(2)
+        while run.state is not None and run.state.is_crashed():
+            run = self.follower_run(leader, next(starts))
+        self._take_back_left()
+        return run
+
+    def follower_run(self, leader: FlowRun, start: int = 1) -> FlowRun:
+        """This follower's run of a start, made at the first call and found at every other.
 
         It has no deployment: with one it would count in the pool's limits, and its end would give
         the leader's place in the deployment's limit away.  It is Pending from the beginning, so
         that no worker ever takes it, and a child of a task run of the leader's.
         """
         member = self._member
+        which = f"-s{start}" if start > 1 else ""
         task = TaskRunCreate(
             flow_run_id=leader.id,
             task_key=TASK_KEY,
-            dynamic_key=f"a{member.attempt}-r{member.rank}",
+            dynamic_key=f"a{member.attempt}-r{member.rank}{which}",
             name=f"replica-{member.rank}",
             state=_pending(),
         )
@@ -95,21 +118,22 @@ class Crew:
             tags=leader.tags,
             parent_task_run_id=parent["id"],
             state=_pending(),
-            idempotency_key=f"prefect-vertex:{leader.id}:a{member.attempt}:r{member.rank}",
+            idempotency_key=f"prefect-vertex:{leader.id}:a{member.attempt}:r{member.rank}{which}",
             labels={
                 LEADER_LABEL: str(leader.id),
                 ATTEMPT_LABEL: str(member.attempt),
                 RANK_LABEL: str(member.rank),
+                **({START_LABEL: str(start)} if start > 1 else {}),
             },
         )
         return FlowRun.model_validate(self._post("/flow_runs/", run))
 
     def followers(self) -> dict[int, FlowRun]:
-        """This attempt's follower runs so far, by rank."""
+        """This attempt's follower runs so far, by rank; of several starts the last one's."""
         children = FlowRunFilter(
             parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[UUID(self._member.leader_id)])
         )
-        found: dict[int, FlowRun] = {}
+        found: list[FlowRun] = []
         offset = 0
         while True:
             page = self._patiently(
@@ -117,14 +141,14 @@ class Crew:
                     flow_run_filter=children, sort=FlowRunSort.ID_DESC, limit=_PAGE, offset=at
                 )
             )
-            found |= {
-                int(str(run.labels[RANK_LABEL])): run
+            found += [
+                run
                 for run in page
                 if run.labels.get(ATTEMPT_LABEL) == str(self._member.attempt)
                 and RANK_LABEL in run.labels
-            }
+            ]
             if len(page) < _PAGE:
-                return found
+                return {int(str(run.labels[RANK_LABEL])): run for run in sorted(found, key=_start)}
             offset += _PAGE
 
     def propose(self, run_id: UUID, state: State[Any]) -> None:
@@ -164,6 +188,14 @@ class Crew:
         return {
             int(each.key.removeprefix(prefix)): Leaving(**json.loads(each.value)) for each in inputs
         }
+
+    def _take_back_left(self) -> None:
+        leader, key = UUID(self._member.leader_id), f"{self._left_prefix()}{self._member.rank}"
+        try:
+            self._patiently(lambda: self._client.delete_flow_run_input(leader, key))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
 
     def _left_prefix(self) -> str:
         return f"prefect-vertex-left-a{self._member.attempt}-r"
@@ -208,6 +240,10 @@ def end_of(run: FlowRun, why: str) -> State[None]:
     if run.state is not None and run.state.is_cancelling():
         return Cancelled(message=why)
     return Crashed(message=why)
+
+
+def _start(run: FlowRun) -> int:
+    return int(str(run.labels.get(START_LABEL, 1)))
 
 
 def _pending() -> Any:

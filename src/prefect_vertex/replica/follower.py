@@ -53,7 +53,7 @@ async def follow(member: Membership) -> Leaving:
     leader = await _ask(beginning.leader)
     if leader is None or _has_ended(leader):
         return Leaving(code=0, why="the leader's run had ended before this replica began")
-    run = await _ask(beginning.follower_run, leader)
+    run = await _ask(beginning.own_run, leader)
     crew, told = Crew(member), False
     if not is_final(run):
         os.environ.update({LEADER_RUN_ID: str(leader.id), RUN_ID: str(run.id)})

@@ -15,6 +15,7 @@ from prefect_vertex.replica.topology import read_place
 RUN_ID = "PREFECT__FLOW_RUN_ID"
 ATTEMPT = "PREFECT_VERTEX_ATTEMPT"
 STAGING = "PREFECT_VERTEX_STAGING"
+GUARD = "PREFECT_VERTEX_GUARD"
 
 # The launcher sets these two for the engine's process.
 LEADER_RUN_ID = "PREFECT_VERTEX_LEADER_RUN_ID"
@@ -38,6 +39,7 @@ class Membership:
         staging: `gs://bucket` or `gs://bucket/prefix`; empty without a staging bucket.
         heartbeat_seconds: Between two signs of life.
         loss_seconds: How long a replica that was lost with its machine fails nobody; see `losses`.
+        restarts: Vertex AI may start a replica again within the attempt.
     """
 
     rank: int = 0
@@ -47,6 +49,7 @@ class Membership:
     staging: str = ""
     heartbeat_seconds: float = _DEFAULT_HEARTBEAT_SECONDS
     loss_seconds: float = _DEFAULT_LOSS_SECONDS
+    restarts: bool = False
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -64,6 +67,7 @@ class Membership:
             staging=environment.get(STAGING, "").rstrip("/"),
             heartbeat_seconds=_seconds(environment, HEARTBEAT_SECONDS, _DEFAULT_HEARTBEAT_SECONDS),
             loss_seconds=_seconds(environment, LOSS_SECONDS, _DEFAULT_LOSS_SECONDS),
+            restarts=environment.get(GUARD) == "0",
         )
 
     @property
