@@ -12,9 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
+import anyio
+import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from prefect_vertex.replica.__main__ import run
 from prefect_vertex.replica.follower import follow
 from prefect_vertex.replica.membership import Membership
 
@@ -64,3 +67,18 @@ def test_a_server_that_is_busy_for_minutes_does_not_end_a_replica(
             left = asyncio.run(follow(member))
 
     assert (left.code, left.why) == (0, "the leader's run had ended before this replica began")
+
+
+def test_an_api_that_is_lost_in_the_middle_is_told_as_at_the_beginning() -> None:
+    """Also where task groups wrap the error: it has an exit code of its own, 74."""
+
+    async def ask() -> None:
+        raise httpx.ConnectError("refused")
+
+    async def work() -> None:
+        async with anyio.create_task_group() as outer, anyio.create_task_group() as inner:
+            inner.start_soon(ask)
+            outer.start_soon(anyio.sleep, 0)
+
+    with pytest.raises(httpx.ConnectError, match="refused"):
+        run(work)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from prefect_vertex.errors import PrefectVertexError
 from prefect_vertex.planning.addresses import told, without_user
 from prefect_vertex.replica.heartbeat import Heartbeat
 from prefect_vertex.replica.membership import PROGRESS_FILE, Membership
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _UNREACHABLE = 74
 _MISCONFIGURED = 78
@@ -34,7 +39,6 @@ def _follow(member: Membership) -> int:
     # Begun before Prefect is imported: others may wait for the first sign already.
     heartbeat = Heartbeat(member)
     heartbeat.start()
-    import anyio
     import httpx
     from prefect.logging.configuration import setup_logging
 
@@ -43,7 +47,7 @@ def _follow(member: Membership) -> int:
 
     setup_logging()
     try:
-        leaving = anyio.run(follow, member)
+        leaving = run(follow, member)
         heartbeat.leave(leaving.why, told=leaving.told)
         _flush()
         Crew(member).say_left(leaving)
@@ -58,7 +62,6 @@ def _follow(member: Membership) -> int:
 
 
 def _lead(member: Membership) -> int:
-    import anyio
     import httpx
     from prefect.logging.configuration import setup_logging
 
@@ -71,11 +74,26 @@ def _lead(member: Membership) -> int:
     board = ProgressBoard(member)
     board.start()
     try:
-        return anyio.run(lead, member, heartbeat, board)
+        return run(lead, member, heartbeat, board)
     except httpx.HTTPError as error:
         return _fail(_UNREACHABLE, f"the Prefect API did not answer {member}: {told(error)}")
     finally:
         _flush()
+
+
+def run(work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+    """Run it on an event loop; an error alone in a group, as task groups raise it, is raised."""
+    import anyio
+
+    try:
+        return anyio.run(work, *args)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            (error,) = error.exceptions
+        if error is group:
+            raise
+        raise error from group
 
 
 def _flush() -> None:
