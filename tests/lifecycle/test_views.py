@@ -55,6 +55,14 @@ def test_a_verdict_is_for_one_attempt(a_run: Callable[..., RunView]) -> None:
     run = a_run(labels={VERDICT_LABEL: "2:start-timeout"})
 
     assert [run.verdict(attempt) for attempt in (1, 2, 22)] == ["", "start-timeout", ""]
+    assert not run.is_verdict_sent(2)
+
+
+def test_a_verdict_says_whether_its_cancel_was_taken(a_run: Callable[..., RunView]) -> None:
+    run = a_run(labels={VERDICT_LABEL: "2:start-timeout:sent"})
+
+    assert run.verdict(2) == "start-timeout"
+    assert [run.is_verdict_sent(attempt) for attempt in (1, 2)] == [False, True]
 
 
 @pytest.mark.parametrize(

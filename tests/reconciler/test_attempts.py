@@ -93,6 +93,40 @@ async def test_an_old_job_that_does_not_leave_is_cancelled_and_followed(stage: S
     assert [job.attempt for job in stage.jobs(run)] == [1, 2]
 
 
+async def test_an_old_job_whose_time_was_over_is_cancelled_and_not_followed(stage: Stage) -> None:
+    """Its container asks for another attempt at SIGTERM, whatever that was sent for."""
+    worker, policy = await stage.worker(), RunPolicy(timeout_seconds=3600)
+    run, _ = await stage.running(worker, policy=policy)
+    stage.clock._now += 3600
+    stage.reschedule(run)
+    stage.submit(worker, run, policy=policy)
+    await stage.tick(16)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert "maximum run time" in run.message
+
+
+async def test_a_job_that_stalled_is_not_followed_though_it_had_to_be_cancelled_again(
+    stage: Stage,
+) -> None:
+    worker, policy = await stage.worker(), RunPolicy(stall_timeout_seconds=300)
+    run, _ = await stage.running(worker, policy=policy)
+    await stage.tick(70)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    stage.reschedule(run)
+    stage.move(stage.job(run), "RUNNING")
+    stage.submit(worker, run, policy=policy)
+    await stage.tick(30)
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert "no sign of life" in run.message
+
+
 async def test_the_waiter_of_the_last_attempt_is_done_when_the_next_begins(stage: Stage) -> None:
     worker = await stage.worker()
     run, first = await stage.running(worker)

@@ -275,6 +275,27 @@ async def test_the_job_whose_container_started_first_stays(stage: Stage) -> None
     assert run.identifier == str(younger.resource_name)
 
 
+async def test_a_duplicate_that_started_as_it_was_cancelled_is_followed_by_the_next_attempt(
+    stage: Stage,
+) -> None:
+    """Its container claims the start, then reschedules the run at SIGTERM: nobody stopped it."""
+    run, _ = await twins(stage)
+    await stage.tick()
+    older, younger = stage.jobs(run)
+    run.claims["prefect-vertex-start-a1-r0"] = f"nonce-17 {younger.resource_name.job_id}"
+    stage.runs.put(run.id, RunState.RUNNING)
+    stage.reschedule(run)
+    stage.move(younger, "CANCELLED", (1, "CANCELED"))
+    await stage.tick(3)
+    stage.move(older, "CANCELLED", (1, "CANCELED"))
+    await stage.tick(3)
+    assert run.name == "AwaitingRetry"
+    stage.submit(stage.workers[0], run)
+    await stage.tick(3)
+
+    assert [job.attempt for job in stage.jobs(run)] == [1, 1, 2]
+
+
 async def test_a_duplicates_end_never_decides_the_run(stage: Stage) -> None:
     run, ticket = await twins(stage)
     await stage.tick()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prefect_vertex.capacity.policy import CapacityPolicy
+from prefect_vertex.errors import ServiceUnavailableError, ServiceVerdict
 from prefect_vertex.lifecycle.policy import RunPolicy
-from prefect_vertex.lifecycle.run import RunState
+from prefect_vertex.lifecycle.run import VERDICT_LABEL, RunState
 from prefect_vertex.runs.port import PrefectUnavailableError
 
 if TYPE_CHECKING:
@@ -153,6 +154,50 @@ async def test_the_reason_of_our_own_cancel_outlives_the_worker(stage: Stage) ->
 
     assert run.name == "Crashed"
     assert "had not started after 30 s" in run.message
+
+
+@pytest.mark.parametrize(
+    ("policy", "waits_in"),
+    [
+        (RunPolicy(provisioning_timeout_seconds=60), "PENDING"),
+        (RunPolicy(start_grace_seconds=60), "RUNNING"),
+    ],
+)
+async def test_a_reason_that_was_not_carried_out_does_not_speak_for_a_later_cancel(
+    policy: RunPolicy, waits_in: str, stage: Stage
+) -> None:
+    run, _ = await stage.submitted(await stage.worker(), policy=policy)
+    stage.move(stage.job(run), waits_in)
+    stage.gateway().down["cancel"] = ServiceUnavailableError(
+        "Lost.", verdict=ServiceVerdict(code="UNAVAILABLE")
+    )
+    await stage.tick(14)
+    assert run.labels[VERDICT_LABEL]
+    del stage.gateway().down["cancel"]
+    stage.start(run)
+    await stage.tick(3)
+    assert not run.labels[VERDICT_LABEL]
+    stage.move(stage.job(run), "CANCELLED", (1, "stopped by a person"))
+    await stage.tick(3)
+
+    assert run.name == "Cancelled"
+
+
+async def test_a_reason_is_not_withdrawn_while_its_cancel_takes_effect(stage: Stage) -> None:
+    """The flow begins in the moment of the cancel, and lists show the job as it was."""
+    run, _ = await stage.submitted(
+        await stage.worker(), policy=RunPolicy(provisioning_timeout_seconds=60)
+    )
+    stage.move(stage.job(run), "PENDING")
+    await stage.tick(13)
+    assert stage.job(run).state == "JOB_STATE_CANCELLING"
+    stage.runs.put(run.id, RunState.RUNNING)
+    await stage.tick(3)
+    stage.move(stage.job(run), "CANCELLED", (1, "CANCELED"))
+    await stage.tick(3)
+
+    assert run.name == "Crashed"
+    assert "had no machines after 60 s" in run.message
 
 
 # --- leaks ----------------------------------------------------------------------------------------

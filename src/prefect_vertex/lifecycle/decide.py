@@ -37,8 +37,10 @@ from prefect_vertex.lifecycle.decisions import (
     Settle,
     Show,
     Wait,
+    Withdraw,
 )
 from prefect_vertex.lifecycle.outcomes import TerminationReason
+from prefect_vertex.lifecycle.own import withdraw
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
@@ -67,7 +69,8 @@ def decide(
     speaker, strays = _speaker(ours, notes)
     for stray in strays:
         if cancel_due(stray, policy, now, notes):
-            return CancelJob(stray.resource_name, stray.attempt, "another job has its place")
+            because = "another job has its place"
+            return CancelJob(stray.resource_name, stray.attempt, because, stray=True)
     if run is None:
         decision = _decide_deleted(speaker, policy, now, notes)
     else:
@@ -111,7 +114,7 @@ def _speaker(
 
 def _after_strays(decision: Decision, policy: RunPolicy, now: datetime) -> Decision:
     """Nothing ends or begins while a job that lost its place still lives."""
-    if isinstance(decision, CancelJob | Describe | Look | Show):
+    if isinstance(decision, CancelJob | Withdraw | Describe | Look | Show):
         return decision
     again = now + timedelta(seconds=policy.cancel_repeat_seconds)
     until = decision.until if isinstance(decision, Wait) else None
@@ -164,7 +167,9 @@ def _decide_final(case: Case) -> Decision:
 
 def _decide_running(case: Case) -> Decision:
     if case.job is not None and case.job.attempt >= case.run.attempt:
-        return judge(case, case.job) if case.job.is_terminal else watch(case, case.job)
+        if case.job.is_terminal:
+            return judge(case, case.job)
+        return withdraw(case, case.job) or watch(case, case.job)
     # No job in sight is no outcome, unless the one that the run names is gone for certain.
     if (gone := crash_if_gone(case)) is not None:
         return gone

@@ -52,13 +52,22 @@ class CancelJob:
     """Cancel this job.
 
     `verdict` is written to the run first where this product itself ends the attempt, so that
-    whoever sees the job's end knows why.
+    whoever sees the job's end knows why; so is the id of a `stray`, a job whose place another has.
     """
 
     job: ResourceName
     attempt: int
     because: str
     verdict: TerminationReason | None = None
+    stray: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take back what was written about this job before a cancel: it goes on."""
+
+    job: ResourceName
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ Decision = (
     | Describe
     | Show
     | CancelJob
+    | Withdraw
     | Crash
     | Hop
     | MarkCancelled

@@ -51,7 +51,8 @@ class TerminationReason(Enum):
     STALLED = "stalled"
     """Cancelled by this product: no sign of life within `stall_timeout_seconds`."""
     SUPERSEDED = "superseded"
-    """Cancelled by this product: its container had rescheduled the run and did not leave."""
+    """Cancelled by this product: its container had rescheduled the run and did not leave, or
+    another job had its place."""
     CANCELLED = "cancelled"
     """The flow run was cancelled, and its job with it."""
     CANCELLED_OUTSIDE = "cancelled-outside"

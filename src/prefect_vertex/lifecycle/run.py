@@ -49,7 +49,10 @@ WAIT_LABEL = "prefect-vertex.wait"
 POLICY_LABEL = "prefect-vertex.policy"
 """How patient to be with the run; see `policy.format_policy`."""
 VERDICT_LABEL = "prefect-vertex.verdict"
-"""`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel."""
+"""`<attempt>:<reason>`: why this product cancels the attempt's job, written before the cancel;
+`:sent` follows once Vertex AI has taken that."""
+STRAY_LABEL = "prefect-vertex.stray"
+"""Ids of jobs that this product cancels because another has their place, written before that."""
 CANDIDATE_LABEL = "prefect-vertex.candidate"
 """`<attempt>:<index>:<replicas>`: the announced attempt's candidate, and its job's replicas."""
 LEADER_LABEL = "prefect-vertex.leader"
@@ -214,5 +217,18 @@ class RunView:
 
     def verdict(self, attempt: int) -> str:
         """Why this product cancels that attempt's job; empty if it does not."""
-        number, _, reason = self.labels.get(VERDICT_LABEL, "").partition(":")
-        return reason if number == str(attempt) else ""
+        return self._verdict(attempt)[0]
+
+    def is_verdict_sent(self, attempt: int) -> bool:
+        """Whether Vertex AI is known to have taken that cancel."""
+        return self._verdict(attempt)[1]
+
+    def _verdict(self, attempt: int) -> tuple[str, bool]:
+        number, _, rest = self.labels.get(VERDICT_LABEL, "").partition(":")
+        reason, _, sent = rest.partition(":")
+        return (reason, bool(sent)) if number == str(attempt) else ("", False)
+
+    @property
+    def strays(self) -> frozenset[str]:
+        """Ids of the jobs that this product cancels because another has their place."""
+        return frozenset(self.labels.get(STRAY_LABEL, "").split())

@@ -18,18 +18,11 @@ from prefect_vertex.lifecycle.decisions import (
 )
 from prefect_vertex.lifecycle.diagnosis import diagnose
 from prefect_vertex.lifecycle.outcomes import RESTARTABLE, Diagnosis, TerminationReason
+from prefect_vertex.lifecycle.own import TIMEOUTS, is_stray, own_verdict
 from prefect_vertex.lifecycle.run import RunState
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 
-_CANCELLED_CODE = 1
-_TIMEOUTS = frozenset(
-    {
-        TerminationReason.PROVISIONING_TIMEOUT,
-        TerminationReason.START_TIMEOUT,
-        TerminationReason.STALLED,
-    },
-)
 _OF_A_CONTAINER = frozenset(
     {
         TerminationReason.COMPLETED,
@@ -43,22 +36,17 @@ _OF_A_CONTAINER = frozenset(
     },
 )
 """Ends that only a container can have brought about."""
-_VERDICTS = {reason.value: reason for reason in [*_TIMEOUTS, TerminationReason.SUPERSEDED]}
 
 
 def judge(case: Case, job: JobSnapshot) -> Decision:
     """The job is over and its run is Pending, Running or in a blocking pause."""
     if (pending := until_explained(case, job)) is not None:
         return pending
-    if (verdict := _own_verdict(case, job)) in _TIMEOUTS:
+    if (verdict := own_verdict(case, job)) in TIMEOUTS:
         crash = _crash_by_verdict(case, job, verdict)
         no_machines = verdict is TerminationReason.PROVISIONING_TIMEOUT
         return _or_hop(case, job, crash) if no_machines else crash
-    diagnosis = (
-        _superseded(job)
-        if verdict is not None
-        else diagnose(job, case.policy, started=case.run.state is not RunState.PENDING)
-    )
+    diagnosis = _diagnosis(case, job, verdict)
     reason = diagnosis.reason
     if reason is TerminationReason.CANCELLED_OUTSIDE:
         return MarkCancelled(outcome_of(reason, job, diagnosis), diagnosis.message)
@@ -86,14 +74,10 @@ def judge_rescheduled(case: Case, job: JobSnapshot) -> Decision:
     if (pending := until_explained(case, job)) is not None:
         return pending
     never = never_started(case, job)
-    if (verdict := _own_verdict(case, job)) in _TIMEOUTS and not never:
+    if (verdict := own_verdict(case, job)) in TIMEOUTS and not never:
         return _crash_by_verdict(case, job, verdict)
-    diagnosis = (
-        # A job that never began has rescheduled nothing: an earlier one had.
-        _superseded(job)
-        if verdict is not None
-        else diagnose(job, case.policy, rescheduled=not never)
-    )
+    # A job that never began has rescheduled nothing: an earlier one had.
+    diagnosis = _diagnosis(case, job, verdict, rescheduled=not never)
     outcome = outcome_of(diagnosis.reason, job, diagnosis)
     if diagnosis.reason is TerminationReason.CANCELLED_OUTSIDE:
         return MarkCancelled(outcome, diagnosis.message)
@@ -114,7 +98,7 @@ def until_explained(case: Case, job: JobSnapshot) -> Decision | None:
         return Describe(job.resource_name)
     if job.phase not in {JobPhase.FAILED, JobPhase.CANCELLED} or job.error is not None:
         return None
-    if job.phase is JobPhase.CANCELLED and _own_verdict(case, job) is not None:
+    if job.phase is JobPhase.CANCELLED and own_verdict(case, job) is not None:
         # It is known why it ended; its error could only repeat that.
         return None
     ended = job.end_time or case.notes.ended.get(job.resource_name.key, job.observed_at)
@@ -123,18 +107,6 @@ def until_explained(case: Case, job: JobSnapshot) -> Decision | None:
         return None
     due = min(job.observed_at + timedelta(seconds=case.policy.error_look_seconds), late)
     return Describe(job.resource_name) if case.now >= due else Wait(until=due)
-
-
-def _own_verdict(case: Case, job: JobSnapshot) -> TerminationReason | None:
-    """Why this product cancelled the job, if that is what ended it."""
-    text = case.run.verdict(job.attempt)
-    if text not in _VERDICTS:
-        return None
-    cancelled = job.phase is JobPhase.CANCELLED or (
-        job.phase is JobPhase.FAILED and (job.error is None or job.error.code == _CANCELLED_CODE)
-    )
-    # A job that failed or succeeded by itself before the cancel reached it speaks for itself.
-    return _VERDICTS[text] if cancelled else None
 
 
 def _or_hop(case: Case, job: JobSnapshot, crash: Crash) -> Decision:
@@ -161,11 +133,22 @@ def _restarts(case: Case, job: JobSnapshot) -> int:
     return job.attempt - 1 if known is None else known
 
 
-def _superseded(job: JobSnapshot) -> Diagnosis:
+def _diagnosis(
+    case: Case, job: JobSnapshot, verdict: TerminationReason | None, *, rescheduled: bool = False
+) -> Diagnosis:
+    """The job, explained; if we cancelled it, by that, unless its time was over by then."""
+    started = case.run.state is not RunState.PENDING
+    found = diagnose(job, case.policy, rescheduled=rescheduled, started=started)
+    if verdict is None or found.reason is TerminationReason.TIMED_OUT:
+        return found
+    why = (
+        "because another job had its place, as its container began"
+        if is_stray(case, job)
+        else "after its container had rescheduled the flow run and did not leave"
+    )
     return Diagnosis(
         reason=TerminationReason.SUPERSEDED,
-        summary=f"CustomJob {job.resource_name.job_id} was cancelled after its container had "
-        "rescheduled the flow run and did not leave.",
+        summary=f"CustomJob {job.resource_name.job_id} was cancelled {why}.",
     )
 
 

@@ -26,6 +26,7 @@ from prefect_vertex.lifecycle.decisions import (
 )
 from prefect_vertex.lifecycle.history import REQUEUED
 from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
+from prefect_vertex.lifecycle.own import standing_verdict, withdraw
 from prefect_vertex.lifecycle.run import (
     PROVISIONING_STATE,
     QUEUED_STATE,
@@ -67,8 +68,9 @@ def _due(case: Case) -> Decision:
             return Wait(until=due)
         # Only what goes on by itself is judged by its last end, so only that needs a reason.
         follows = case.notes.rescheduled or case.notes.continues
-        verdict = TerminationReason.SUPERSEDED if follows else None
-        return cancel_or_wait(case, job, "its flow run was submitted again", verdict)
+        anew = follows and standing_verdict(case, job) is None
+        verdict = TerminationReason.SUPERSEDED if anew else None
+        return _give_up(case, job, "its flow run was submitted again", verdict)
     if job.attempt <= case.notes.answered:
         return Create(case.notes.due_attempt)
     if case.notes.continues and never_started(case, job):
@@ -135,13 +137,15 @@ def _with_job(case: Case, job: JobSnapshot) -> Decision:
         grace = case.policy.start_grace_seconds
         due = (job.start_time or job.create_time) + timedelta(seconds=grace)
         if case.now < due:
-            return Wait(until=due)
+            return withdraw(case, job) or Wait(until=due)
         because = f"the flow run had not started {grace:g} s after its job (start_grace_seconds)"
         return _give_up(case, job, because, TerminationReason.START_TIMEOUT)
     return Wait()
 
 
-def _give_up(case: Case, job: JobSnapshot, because: str, verdict: TerminationReason) -> Decision:
+def _give_up(
+    case: Case, job: JobSnapshot, because: str, verdict: TerminationReason | None
+) -> Decision:
     """Cancel a job that takes too long, but never on the word of a list row."""
     decision = cancel_or_wait(case, job, because, verdict)
     if isinstance(decision, Wait) or case.fresh:

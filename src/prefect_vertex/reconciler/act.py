@@ -22,8 +22,15 @@ from prefect_vertex.lifecycle.decisions import (
     Settle,
     Show,
     Wait,
+    Withdraw,
 )
-from prefect_vertex.lifecycle.run import SETTLED_LABEL, VERDICT_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.run import (
+    SETTLED_LABEL,
+    STRAY_LABEL,
+    VERDICT_LABEL,
+    RunState,
+    RunView,
+)
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
@@ -76,6 +83,8 @@ class Actor:
                 return await self._describe(care, job)
             case CancelJob():
                 return await self._cancel(care, view, decision)
+            case Withdraw():
+                return await self._withdraw(care, view, decision)
             case Settle(outcome):
                 care.end(outcome)
                 care.look_at = None
@@ -137,17 +146,30 @@ class Actor:
         return True
 
     async def _cancel(self, care: Care, view: RunView | None, decision: CancelJob) -> bool:
-        if decision.verdict is not None and view is not None:
-            verdict = f"{decision.attempt}:{decision.verdict.value}"
-            await self._world.runs.label(view.id, {VERDICT_LABEL: verdict})
+        reasons = _reasons(view, decision) if view is not None else {}
+        if view is not None and reasons.items() - view.labels.items():
+            await self._world.runs.label(view.id, reasons)
         target = self.search.target_for(care, decision.job)
         await self._world.gateways.for_target(target).cancel(decision.job)
         care.cancels[decision.job.key] = self._world.clock.now()
         if view is not None:
             text = f"Cancelling CustomJob {decision.job.job_id}: {decision.because}."
             self._info(view, text)
+            verdict = reasons.get(VERDICT_LABEL, "")
+            if verdict and not verdict.endswith(":sent"):
+                await self._world.runs.label(view.id, {VERDICT_LABEL: f"{verdict}:sent"})
         self._soon(care)
         return False
+
+    async def _withdraw(self, care: Care, view: RunView | None, decision: Withdraw) -> bool:
+        if view is None:  # pragma: no cover - of a deleted run nothing is known
+            return False
+        labels = {STRAY_LABEL: " ".join(sorted(view.strays - {decision.job.job_id}))}
+        if view.verdict(decision.attempt):
+            labels[VERDICT_LABEL] = ""
+        await self._world.runs.label(view.id, labels)
+        care.cancels.pop(decision.job.key, None)
+        return True
 
     async def _crash(self, care: Care, view: RunView, decision: Crash) -> bool:
         if not await is_same_stay(self._world, view):
@@ -226,6 +248,20 @@ class Actor:
 
     def _info(self, view: RunView, message: str) -> None:
         self._world.runs.log(view, logging.INFO, message)
+
+
+def _reasons(view: RunView, decision: CancelJob) -> dict[str, str]:
+    """What the run's labels are to say of a cancel before it is sent."""
+    labels = {}
+    if decision.stray:
+        labels[STRAY_LABEL] = " ".join(sorted(view.strays | {decision.job.job_id}))
+    if decision.verdict is not None:
+        known, verdict = (
+            view.labels.get(VERDICT_LABEL),
+            f"{decision.attempt}:{decision.verdict.value}",
+        )
+        labels[VERDICT_LABEL] = f"{verdict}:sent" if known == f"{verdict}:sent" else verdict
+    return labels
 
 
 def _rests_on_the_run(care: Care, decision: Decision) -> bool:

@@ -23,6 +23,7 @@ from prefect_vertex.lifecycle.decisions import (
     Settle,
     Show,
     Wait,
+    Withdraw,
 )
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
@@ -41,11 +42,13 @@ def next_step(run: RunView | None, jobs: Sequence[JobSnapshot], now: datetime) -
     return " ".join(phrase.split())
 
 
-def said(decision: Decision) -> str:  # noqa: C901, PLR0911 - a dispatch
+def said(decision: Decision) -> str:  # noqa: C901, PLR0911, PLR0912 - a dispatch
     """A decision as a phrase, such as `cancel CustomJob 12: its flow run is Completed`."""
     match decision:
         case CancelJob(job, _, because, _):
             return f"cancel CustomJob {job.job_id}: {because}"
+        case Withdraw(job, _):
+            return f"forget why CustomJob {job.job_id} was to be cancelled: it goes on"
         case Crash(_, message):
             return f"say Crashed: {message}"
         case MarkCancelled(_, message):
