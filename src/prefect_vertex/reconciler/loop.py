@@ -33,10 +33,6 @@ FIRST_LOOK_BACK = timedelta(days=1)
 OVERLAP_SECONDS = 30.0
 """How far back the runs that ended are read again: clocks differ, and reads take time."""
 
-SLOW_TICK_SECONDS = 60.0
-"""How long a tick may take: a region that answers nothing keeps it for a call's whole deadline, and
-a new process would be kept as long."""
-
 BACKOFF_MAX_SECONDS = 60.0
 """Longest pause of a loop whose ticks fail."""
 
@@ -218,7 +214,7 @@ class Reconciler:
         return self.world.clock.now() <= self._alive_until
 
     def _next_due(self, interval: float) -> datetime:
-        return self.world.clock.now() + timedelta(seconds=3 * interval + SLOW_TICK_SECONDS)
+        return self.world.clock.now() + timedelta(seconds=3 * interval)
 
     def _sweep_due(self, now: datetime) -> bool:
         pause = timedelta(seconds=self.world.figures.sweep_seconds)
