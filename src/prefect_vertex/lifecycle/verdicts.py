@@ -141,15 +141,14 @@ def _diagnosis(
     found = diagnose(job, case.policy, rescheduled=rescheduled, started=started)
     if verdict is None or found.reason is TerminationReason.TIMED_OUT:
         return found
-    why = (
-        "because another job had its place, as its container began"
+    number = job.resource_name.job_id
+    summary = (
+        f"CustomJob {number} was cancelled as its container began, because another has its place."
         if is_stray(case, job)
-        else "after its container had rescheduled the flow run and did not leave"
+        else f"CustomJob {number} was cancelled after its container had rescheduled the flow run "
+        "and did not leave."
     )
-    return Diagnosis(
-        reason=TerminationReason.SUPERSEDED,
-        summary=f"CustomJob {job.resource_name.job_id} was cancelled {why}.",
-    )
+    return Diagnosis(reason=TerminationReason.SUPERSEDED, summary=summary)
 
 
 def _unreported(case: Case, job: JobSnapshot) -> Diagnosis:

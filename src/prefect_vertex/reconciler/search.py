@@ -70,11 +70,16 @@ class Search:
         self, care: Care, view: RunView, target: Target, error: ServiceError, *, matters: bool
     ) -> None:
         """Tell a person once why a run stands still, or what was not looked into."""
-        then = "It is tried again" if matters else "It goes on: its last attempt was elsewhere"
-        key = f"{target.location} {error.code} {then}"
+        place = target.location
+        text = (
+            f"Cannot look for its CustomJob in {place}; it is tried again. {error.message}"
+            if matters
+            else f"Cannot look for its CustomJob in {place}; its last attempt was elsewhere, "
+            f"so it goes on. {error.message}"
+        )
+        key = f"{place} {error.code} {matters}"
         if key not in care.said:
             care.said.add(key)
-            text = f"Cannot look for its CustomJob in {target.location}. {error.message} {then}."
             self._world.runs.log(view, logging.WARNING, text)
 
     def _places(self, care: Care, view: RunView) -> set[Target]:
