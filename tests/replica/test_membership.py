@@ -22,7 +22,7 @@ def test_a_wait_after_a_loss_that_would_not_do_is_named(text: str) -> None:
         Membership.read({LOSS_SECONDS: text})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("", 90), ("0", 0), (" 7.5 ", 7.5)])
+@pytest.mark.parametrize(("text", "seconds"), [("", 55), ("0", 0), (" 7.5 ", 7.5)])
 def test_a_wait_after_a_loss_may_be_none_at_all(text: str, seconds: float) -> None:
     assert Membership.read({LOSS_SECONDS: text}).loss_seconds == seconds
 
