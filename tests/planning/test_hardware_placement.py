@@ -45,6 +45,10 @@ def with_(*pools: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"worker_pool_specs": list(pools), **spec}
 
 
+def lustre(place: str) -> dict[str, Any]:
+    return {"lustre_mounts": [{"volume_handle": f"projects/p/locations/{place}/instances/l"}]}
+
+
 REFUSED = [
     pytest.param(
         with_(CPU, network=NETWORK, psc_interface_config={"network_attachment": ATTACHMENT}),
@@ -292,6 +296,11 @@ def test_what_vertex_takes_passes_without_a_word(spec: dict[str, Any]) -> None:
             "experiment",
             "names a metadata store in us-east1",
         ),
+        (
+            {"job_spec": with_(lustre("us-east1-b"))},
+            "volume_handle",
+            "names an instance in us-east1",
+        ),
     ],
 )
 def test_a_name_in_another_location_is_refused(
@@ -302,6 +311,12 @@ def test_a_name_in_another_location_is_refused(
     assert caught.value.variable == variable
     assert words in caught.value.message
     assert "but the job runs in europe-west4" in caught.value.message
+
+
+@pytest.mark.parametrize("place", ["europe-west4", "europe-west4-a", "europe-west4-ai1a"])
+def test_a_zone_of_the_jobs_own_location_passes(place: str) -> None:
+    """An instance of Lustre is in one, in a name that has the form of a region's."""
+    check_locations({"job_spec": with_(lustre(place))}, "europe-west4")
 
 
 def test_names_in_the_jobs_own_location_and_what_has_none_pass() -> None:

@@ -50,6 +50,20 @@ def test_an_entry_over_the_first_pool_leaves_the_rest_of_it(resolved: Resolved) 
     assert (pool.disk_spec.boot_disk_type, pool.disk_spec.boot_disk_size_gb) == ("pd-standard", 200)
 
 
+def test_a_pool_of_another_machine_keeps_what_it_does_not_say_of_the_disk(
+    resolved: Resolved,
+) -> None:
+    own = {
+        "machine_spec": {"machine_type": "n1-highmem-8"},
+        "disk_spec": {"boot_disk_size_gb": 500},
+    }
+    disk = {"boot_disk_type": "pd-standard", "boot_disk_size_gb": 300}
+    pools = job_spec(resolved(**disk, worker_count=2, worker_pools=[{}, own])).worker_pool_specs
+    disks = [(pool.disk_spec.boot_disk_type, pool.disk_spec.boot_disk_size_gb) for pool in pools]
+    assert disks == [("pd-standard", 300), ("pd-standard", 500)]
+    assert pools[1].machine_spec.machine_type == "n1-highmem-8"
+
+
 @pytest.mark.parametrize("empty", [{}, None])
 def test_an_empty_entry_keeps_an_unused_pools_place(resolved: Resolved, empty: Any) -> None:
     server = {"container_spec": {"image_uri": "server:1"}, "replica_count": 2}
@@ -73,6 +87,41 @@ def test_env_is_merged_by_name_and_a_null_unsets(a_world: AWorld) -> None:
         values = {item.name: item.value for item in made.container_spec.env}
         assert [values.get(name) for name in "ABCD"] == ["entry", None, "template", "$(A)"]
         assert len(values) == len(made.container_spec.env)
+
+
+NO_FOO: list[Any] = [{"FOO": None}, [{"name": "FOO", "value": None}], [{"name": "FOO"}]]
+
+
+@pytest.mark.parametrize("env", NO_FOO, ids=str)
+@pytest.mark.parametrize("task", ["container_spec", "python_package_spec"])
+def test_a_null_in_a_pools_env_unsets_the_variable_s(
+    resolved: Resolved, task: str, env: Any
+) -> None:
+    """However the env is written; other pools keep theirs."""
+    package = {"executor_image_uri": "e", "package_uris": ["gs://b/p"], "python_module": "m"}
+    own = {**(package if task == "python_package_spec" else {}), "env": env}
+    spec = job_spec(
+        resolved(
+            env={"FOO": "1", "BAR": "2"},
+            worker_count=2,
+            replicas="command",
+            worker_pools=[{}, {task: own}],
+        )
+    )
+    names = [
+        {entry.name for entry in getattr(pool, chosen).env}
+        for pool, chosen in zip(spec.worker_pool_specs, ("container_spec", task), strict=True)
+    ]
+    assert {"FOO", "BAR"} <= names[0]
+    assert (names[1] & {"FOO", "BAR"}) == {"BAR"}
+
+
+@pytest.mark.parametrize("env", NO_FOO, ids=str)
+def test_a_null_in_a_patched_env_unsets_the_variable_s(resolved: Resolved, env: Any) -> None:
+    path = "/job_spec/worker_pool_specs/0/container_spec/env"
+    patch = [{"op": "add", "path": path, "value": env}]
+    (pool,) = job_spec(resolved(env={"FOO": "1"}, job_spec_patch=patch)).worker_pool_specs
+    assert "FOO" not in {entry.name for entry in pool.container_spec.env}
 
 
 def test_a_null_in_an_entry_unsets_what_the_template_says(resolved: Resolved) -> None:

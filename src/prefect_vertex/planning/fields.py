@@ -53,10 +53,15 @@ def without_nulls(value: Any) -> Any:
     """A deep copy in which a null is as good as absent, and so is a mapping emptied by that.
 
     Elements of lists keep their place: an empty pool is how Vertex AI is told to skip one, and a
-    null is as good as that. In any other list a null is left to be refused.
+    null is as good as that. In any other list a null is left to be refused. In an env a null is
+    kept: it unsets what all containers have.
     """
     if isinstance(value, Mapping):
-        pruned = {key: without_nulls(item) for key, item in value.items() if item is not None}
+        pruned = {
+            key: dict(item) if key == "env" and isinstance(item, Mapping) else without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
         pools = pruned.get(_POOLS)
         if isinstance(pools, list):
             pruned[_POOLS] = [{} if pool is None else pool for pool in pools]

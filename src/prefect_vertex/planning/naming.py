@@ -83,6 +83,12 @@ def check_location(location: str) -> tuple[str, ...]:
     return (f"region {location} is not one of those known in 2026-11; the closest is {near}.",)
 
 
+def region_of(location: str) -> str:
+    """The region that a zone is in; a region is its own."""
+    region = location.rpartition("-")[0]
+    return region if region in LOCATIONS or _ZONE.fullmatch(location) else location
+
+
 def check_project(project: str) -> None:
     """Refuse what cannot be a project's id or number.
 

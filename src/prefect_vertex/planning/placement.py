@@ -19,7 +19,8 @@ from typing import Any
 from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
 from prefect_vertex.planning.fields import path_of, variable_of
 from prefect_vertex.planning.machines import ACCELERATORS
-from prefect_vertex.planning.spelling import listed, shown
+from prefect_vertex.planning.naming import region_of
+from prefect_vertex.planning.spelling import listed, shown, with_article
 from prefect_vertex.planning.tpu import is_tpu, is_tpu_pod
 
 Values = Mapping[str, Any]
@@ -82,7 +83,7 @@ def check_locations(custom_job: object, location: str) -> None:
         if where != location:
             variable = _variable(path)
             raise PlanError(
-                f"{path_of(path, variable)} names a {kind} in {where}, but the job runs in "
+                f"{path_of(path, variable)} names {kind} in {where}, but the job runs in "
                 f"{location}: {shown(name)}.",
                 variable=variable,
                 hint=f"Use one in {location}; with several regions, write {{region}} into the name "
@@ -279,8 +280,9 @@ def _located(value: object, path: str) -> Iterator[tuple[str, str, str, str]]:
             yield from _located(item, f"{path}[{index}]")
     elif isinstance(value, str) and (match := _BEARS_LOCATION.match(value)):
         scope, where, kind = match.groups()
-        location = (where.rpartition("-")[0] or where) if scope == "zones" else where
-        yield path, _singular(kind), value, location
+        # Some resources have the form of a region's, and a zone in it.
+        location = (where.rpartition("-")[0] or where) if scope == "zones" else region_of(where)
+        yield path, with_article(_singular(kind)), value, location
 
 
 def _variable(path: str) -> str:

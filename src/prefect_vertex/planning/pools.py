@@ -256,11 +256,10 @@ def _completed(pool: Pool, index: int, first: Pool) -> Pool:
         return {}
     shared = _OF_THE_MACHINE if index == 1 else _OF_THE_MACHINE[:2]
     completed = {**{key: first[key] for key in shared if key in first}, **pool}
-    own_machine = pool.get("machine_spec", {})
-    if "machine_type" not in own_machine:
-        for key in ("machine_spec", "disk_spec"):
-            if key in pool or key in first:
-                completed[key] = {**first.get(key, {}), **pool.get(key, {})}
+    has_own_machine = "machine_type" in pool.get("machine_spec", {})
+    for key in ("disk_spec",) if has_own_machine else ("disk_spec", "machine_spec"):
+        if key in pool or key in first:
+            completed[key] = {**first.get(key, {}), **pool.get(key, {})}
     if "python_package_spec" in pool:
         return completed
     if "python_package_spec" in first and "container_spec" not in pool:

@@ -61,6 +61,11 @@ def numeral(text: str) -> int | None:
     return int(stripped) if is_one else None
 
 
+def with_article(noun: str) -> str:
+    """`a mapping`, `an instance`."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
 def listed(values: Iterable[object], last: str = "or") -> str:
     """Several values as a sentence names them: `1, 2 or 4`; empty for none."""
     *rest, end = [str(value) for value in values] or [""]
