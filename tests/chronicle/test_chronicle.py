@@ -130,6 +130,7 @@ ENDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a stockout": ({"error": STOCKOUT, "started": None}, "no capacity"),
     "a preemption": ({"error": STOCKOUT, "strategy": "SPOT"}, "preempted"),
+    "one by the older name": ({"error": STOCKOUT, "strategy": "LOW_COST"}, "preempted"),
     "the time limit": ({"error": (1, "x"), "timeout_seconds": 440.0}, "timed out"),
     "no reason yet": ({}, "unknown"),
 }

@@ -158,7 +158,13 @@ def test_the_policy_carries_the_runs_own_times(resolved: Resolved) -> None:
 
 @pytest.mark.parametrize(
     ("scheduling", "seconds"),
-    [({"timeout": "PT1M"}, 60.0), ({"timeout": "soon"}, None), (None, 86400.0)],
+    [
+        ({"timeout": "PT1M"}, 60.0),
+        ({"timeout": "soon"}, None),
+        ({"timeout": ""}, 86400.0),
+        ({"timeout": 60, "strategy": "SPOTT"}, 60.0),
+        (None, 86400.0),
+    ],
 )
 def test_the_policys_timeout_is_the_jobs_own(
     resolved: Resolved,
@@ -166,6 +172,26 @@ def test_the_policys_timeout_is_the_jobs_own(
     seconds: float | None,
 ) -> None:
     assert resolved(scheduling=scheduling).run_policy().timeout_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "spot"),
+    [
+        ({"strategy": "SPOT", "timeout": ""}, True),
+        ({"strategy": "SPOT", "timeout": "soon"}, True),
+        ({"strategy": "low-cost"}, True),
+        ({"strategy": 2}, True),
+        ({"strategy": "FLEX_START"}, False),
+        ({"strategy": ""}, False),
+    ],
+    ids=str,
+)
+def test_the_policy_knows_spot_machines_by_either_name(
+    resolved: Resolved,
+    scheduling: dict[str, Any],
+    spot: bool,  # noqa: FBT001 - a row of a table
+) -> None:
+    assert resolved(scheduling=scheduling).run_policy().spot is spot
 
 
 def test_secrets_of_prefects_are_known_by_their_settings(resolved: Resolved) -> None:

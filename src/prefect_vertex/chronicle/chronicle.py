@@ -20,6 +20,7 @@ from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import PROVISIONING_STATE, RECORDS_LABEL, RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.scheduling import SPOT_STRATEGIES
 
 _SAME_MOMENT = timedelta(seconds=1)
 """A label keeps milliseconds, Vertex AI microseconds."""
@@ -242,7 +243,7 @@ def _end_of(
 ) -> tuple[str, str]:
     """Reason and explanation of a job's end."""
     run = sources.run
-    policy = RunPolicy(spot=job.strategy == "SPOT", timeout_seconds=job.timeout_seconds)
+    policy = RunPolicy(spot=job.strategy in SPOT_STRATEGIES, timeout_seconds=job.timeout_seconds)
     diagnosis = diagnose(job, policy, started=started)
     reason = diagnosis.reason
     if verdict := run.verdict(job.attempt):

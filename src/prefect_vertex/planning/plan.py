@@ -46,6 +46,7 @@ from prefect_vertex.planning.naming import (
 )
 from prefect_vertex.planning.placement import check_locations, check_placement
 from prefect_vertex.planning.pools import pool_warnings
+from prefect_vertex.planning.scheduling import DEFAULT_TIMEOUT, SPOT_STRATEGIES, parse_strategy
 from prefect_vertex.planning.sizing import ResourcePlan
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
 
@@ -87,6 +88,19 @@ class JobPlan:
     def target(self) -> Target:
         """Where the job is created, listed and cancelled."""
         return self.candidate.target
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The job's longest run time, as it is sent."""
+        # A message of the installed client has it as a timedelta.
+        timeout: Any = self.request.custom_job.job_spec.scheduling.timeout
+        return float((timeout or DEFAULT_TIMEOUT).total_seconds())
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether Vertex AI may take the job's machines back, as it is sent."""
+        strategy = int(self.request.custom_job.job_spec.scheduling.strategy)
+        return parse_strategy(strategy) in SPOT_STRATEGIES
 
     def as_json(self) -> str:
         """The request as JSON in the template's own spelling, values of secrets masked."""

@@ -25,6 +25,12 @@ STRATEGIES = {
 }
 """Scheduling.Strategy, by name; a test compares it with the installed client's."""
 
+SPOT_STRATEGIES = frozenset({"SPOT", "LOW_COST"})
+"""Those whose machines may be taken back; LOW_COST is the older name."""
+
+DEFAULT_TIMEOUT = timedelta(days=7)
+"""Vertex AI's own, for a job that says none."""
+
 _OFFERED = ("STANDARD", "SPOT", "FLEX_START")
 _FLEX_START_LIMIT = timedelta(days=7)
 _FLEX_START_WAIT = timedelta(days=1)

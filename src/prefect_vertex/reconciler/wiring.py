@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from prefect_vertex.delivery.packing import packed_bootstrap
 from prefect_vertex.errors import ServiceError
 from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
+from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.care import Assignment
 from prefect_vertex.reconciler.home import Home
@@ -151,19 +153,10 @@ class Surroundings:
             identities[key] = (identity.project, identity.service_account_email)
         spec = configuration.run_spec(identities=identities)
         self._warn_of_plain_keys(spec)
-        policies = tuple(
-            replace(
-                configuration.run_policy(each.index),
-                create_budget_seconds=self._settings.create_budget_seconds,
-                create_settle_seconds=self._settings.create_settle_seconds,
-            )
-            for each in spec.candidates
-        )
         assignment = Assignment(
             run_id=run_id,
             spec=spec,
-            policy=policies[0],
-            policies=policies,
+            policy=configuration.run_policy(),
             capacity=configuration.capacity_policy(),
             bootstrap=packed_bootstrap(),
             warnings=configuration.warnings,
@@ -174,10 +167,31 @@ class Surroundings:
             # A request that cannot be written is refused here, not minutes later.
             with one.judging():
                 plans.append(assignment.plan(candidate, 1))
+        assignment = self._with_policies(assignment, configuration, plans)
         judges = [
             index for index, each in enumerate(configuration.rendered) if each.preflight_quota
         ]
         return await within_quotas(assignment, plans, self.gateways.quotas, judges=judges)
+
+    def _with_policies(
+        self,
+        assignment: Assignment,
+        configuration: VertexJobConfiguration,
+        plans: Sequence[JobPlan],
+    ) -> Assignment:
+        """The same assignment with the patience of each candidate."""
+        policies = tuple(
+            replace(
+                configuration.run_policy(each.candidate.index),
+                # As it is sent: a patch may have changed both.
+                timeout_seconds=each.timeout_seconds,
+                spot=each.is_spot,
+                create_budget_seconds=self._settings.create_budget_seconds,
+                create_settle_seconds=self._settings.create_settle_seconds,
+            )
+            for each in plans
+        )
+        return replace(assignment, policy=policies[0], policies=policies)
 
     def _warn_of_plain_keys(self, spec: RunSpec) -> None:
         warning = about_plain_keys(each.secret_env for each in spec.candidates)

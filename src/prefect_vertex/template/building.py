@@ -11,7 +11,7 @@ from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.planning.command import argument_list, check_launch
 from prefect_vertex.planning.fields import without_nulls
-from prefect_vertex.planning.scheduling import check_patience
+from prefect_vertex.planning.scheduling import SPOT_STRATEGIES, check_patience
 from prefect_vertex.planning.spec import Candidate
 from prefect_vertex.template import resources, secrets, storage
 from prefect_vertex.template.job import job_parts
@@ -137,5 +137,5 @@ def candidate_policy(configuration: VertexJobConfiguration) -> RunPolicy:
         stream_output=configuration.stream_output,
         timeout_seconds=timeout,
         poll_interval_seconds=configuration.job_watch_poll_interval,
-        spot=strategy == "SPOT",
+        spot=strategy in SPOT_STRATEGIES,
     )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
@@ -174,7 +175,7 @@ def _hours(value: object) -> float:
     try:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     raise SchedulingError(
         f"maximum_run_time_hours is {shown(value)}, expected a number of hours.",
@@ -234,17 +235,22 @@ def limits(
     maximum_run_time_hours: float,
     strategy: str | list[str] | None,
 ) -> tuple[float | None, str]:
-    """The job's longest run time in seconds and its strategy, as far as they can be read."""
-    options = rendered.get("scheduling")
+    """The job's longest run time in seconds and its strategy, as far as they can be read.
+
+    For a run whose job cannot be planned; what is sent says both better.
+    """
+    spec = without_blanks(rendered)
+    options = spec.get("scheduling")
     options = options if isinstance(options, Mapping) else {}
     if isinstance(strategy, list):
         strategy = strategy[0] if strategy else None
-    try:
+    seconds, name = None, ""
+    with suppress(SchedulingError):
         name = parse_strategy(options.get("strategy") or strategy or 0)
+    with suppress(SchedulingError):
         given = options.get("timeout")
         if given is not None:
-            return parse_duration(given, "scheduling.timeout").total_seconds(), name
-        hours = rendered.get("maximum_run_time_hours") or maximum_run_time_hours
-        return _hours(hours) * 3600, name
-    except SchedulingError:
-        return None, ""
+            seconds = parse_duration(given, "scheduling.timeout").total_seconds()
+        else:
+            seconds = _hours(spec.get("maximum_run_time_hours") or maximum_run_time_hours) * 3600
+    return seconds, name
