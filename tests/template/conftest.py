@@ -12,7 +12,14 @@ from uuid import UUID
 
 import httpx
 import pytest
-from prefect.client.schemas.objects import BlockDocument, BlockType, Flow, FlowRun, WorkPool
+from prefect.client.schemas.objects import (
+    BlockDocument,
+    BlockSchema,
+    BlockType,
+    Flow,
+    FlowRun,
+    WorkPool,
+)
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
@@ -62,10 +69,15 @@ class FakePrefect:
         if key not in self.blocks:
             raise not_found(f"/block_documents/{key}")
         kind = BlockType(name="GCP Credentials", slug="gcp-credentials")
+        secret_fields = ["value"] if key.startswith("secret/") else []
+        schema = BlockSchema(
+            checksum="", fields={"secret_fields": secret_fields}, block_type_id=BLOCK_ID
+        )
         return BlockDocument(
             name="mine",
             data=deepcopy(self.blocks[key]),
             block_schema_id=BLOCK_ID,
+            block_schema=schema,
             block_type_id=BLOCK_ID,
             block_type=kind,
         )

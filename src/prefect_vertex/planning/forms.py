@@ -164,11 +164,11 @@ def _image_hint(image: str) -> str:
     return "Write REGISTRY/REPOSITORY/NAME:TAG, all but the tag in lower case."
 
 
-def check_service_account(account: str, path: str = "service_account_name") -> tuple[str, ...]:
+def check_service_account(account: object, path: str = "service_account_name") -> tuple[str, ...]:
     """Judge the account that a job is to run as.
 
     Args:
-        account: Its address; not empty.
+        account: Its address, or what was written for it; not empty.
         path: Where it stands, for messages.
 
     Returns:
@@ -178,13 +178,13 @@ def check_service_account(account: str, path: str = "service_account_name") -> t
         PlanError: It is no e-mail address, or has something around it.
     """
     where = path_of(path, "service_account_name")
-    if not _ADDRESS.fullmatch(account):
+    if not isinstance(account, str) or not _ADDRESS.fullmatch(account):
         raise PlanError(
             f"{where} is {shown(account)}, which is not a service account's address.",
             variable="service_account_name",
             hint=(
                 "Leave out `serviceAccount:`, which belongs to IAM."
-                if account.strip().startswith("serviceAccount:")
+                if str(account).strip().startswith("serviceAccount:")
                 else "It looks like name@project.iam.gserviceaccount.com; leave it empty for none."
             ),
         )

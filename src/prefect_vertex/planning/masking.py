@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +17,15 @@ from prefect_vertex.planning.environment import literal
 from prefect_vertex.planning.naming import label_value
 from prefect_vertex.planning.packed import is_part, unpacked
 from prefect_vertex.planning.spec import Candidate
+from prefect_vertex.planning.spelling import CUT, numeral, snake_case
 
 MASK = "********"
 
 # A shorter one is hidden only where it is the whole text, or one in quotes: in a longer one it
 # may stand by chance. What it went into knowingly is hidden as a whole, by `Candidate.hidden`.
 _TELLING_LENGTH = 6
+# So much of one before a message's dots is its beginning; less stands there by chance.
+_BEGINNING = 3
 
 _TASKS = ("container_spec", "python_package_spec")
 
@@ -40,13 +44,44 @@ def carried_values(candidate: Candidate) -> frozenset[str]:
 
 def masked(value: Any, secrets: Iterable[str]) -> Any:
     """A copy of plain values in which no text shows one of the secrets."""
-    hide = _hiding(secrets)
+    hide = _hider(secrets)
     return _mapped(value, hide) if hide is not None else value
+
+
+def masked_lines(lines: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
+    """Lines for a user in which no secret is shown, nor what a shortened value leaves of one."""
+    hidden = {*secrets} - {MASK}
+    hide = _hider(hidden)
+    if hide is None:
+        return tuple(lines)
+    spelled = _spellings(hidden)[0]
+    return tuple(_without_beginnings(hide(line), spelled) for line in lines)
+
+
+def told_without(error: PlanError, secrets: Iterable[str]) -> PlanError:
+    """The same mistake without the secrets that its words quote; itself if they quote none."""
+    message, hint = masked_lines((error.message, error.hint), secrets)
+    if (message, hint) == (error.message, error.hint):
+        return error
+    return type(error)(message, variable=error.variable, hint=hint)
+
+
+@contextmanager
+def hiding(secrets: Iterable[str]) -> Iterator[None]:
+    """Tell a mistake that is found inside without the secrets; more may join them meanwhile."""
+    try:
+        yield
+    except PlanError as error:
+        told = told_without(error, secrets)
+        if told is error:
+            raise
+        # Not chained: the first one quotes a secret.
+        raise told from None
 
 
 def masked_data(value: Any, secrets: Iterable[str]) -> Any:
     """As `masked`, in keys and numbers too: for what users wrote, where neither means ours."""
-    hide = _hiding(secrets)
+    hide = _hider(secrets)
     return _mapped(value, hide, whole=True) if hide is not None else value
 
 
@@ -103,10 +138,8 @@ def without_secrets(
         plan(_without_values(candidate, secrets))
     except PlanError as again:
         told = again
-    message, hint = masked(told.message, secrets), masked(told.hint, secrets)
-    if (message, hint) == (error.message, error.hint):
-        return error
-    return type(told)(message, variable=told.variable, hint=hint)
+    told = told_without(told, secrets)
+    return error if (told.message, told.hint) == (error.message, error.hint) else told
 
 
 def _without_values(candidate: Candidate, secrets: Iterable[str]) -> Candidate:
@@ -122,7 +155,7 @@ def _without_values(candidate: Candidate, secrets: Iterable[str]) -> Candidate:
     )
 
 
-def _hiding(secrets: Iterable[str]) -> Callable[[str], str] | None:
+def _hider(secrets: Iterable[str]) -> Callable[[str], str] | None:
     """What hides the secrets in a text; None where there are none."""
     given = [secret for secret in secrets if secret.strip("*")]
     if not given:
@@ -153,10 +186,30 @@ def _spellings(secrets: Iterable[str]) -> tuple[frozenset[str], dict[str, str]]:
     spelled = {*given, *(label_value(secret) for secret in given)} - {""}
     # As they stand in a list that is sent as JSON, and where the platform's `$` is escaped.
     spelled |= {literal(secret) for secret in given}
+    # As a message quotes one, and as it names a strategy or a number.
+    spelled |= {repr(secret)[1:-1] for secret in given}
+    spelled |= {snake_case(secret).upper() for secret in given} - {""}
+    spelled |= {str(number) for secret in given if (number := numeral(secret)) is not None}
     for only_ascii in (True, False):
         spelled |= {json.dumps(secret, ensure_ascii=only_ascii)[1:-1] for secret in given}
     short = [text for text in spelled if len(text) < _TELLING_LENGTH]
     return frozenset(spelled), {f"{q}{text}{q}": f"{q}{MASK}{q}" for text in short for q in "\"'"}
+
+
+def _without_beginnings(line: str, spelled: Iterable[str]) -> str:
+    """A line in which no dots that shorten a value stand behind the beginning of a secret."""
+    *parts, last = line.split(CUT)
+    for index, text in enumerate(parts):
+        if size := max(_overlap(text, secret) for secret in spelled):
+            parts[index] = f"{text[:-size]}{MASK}"
+    return CUT.join((*parts, last))
+
+
+def _overlap(text: str, secret: str) -> int:
+    """How much of a secret's beginning a text ends with."""
+    longest = min(len(text), len(secret))
+    sizes = range(longest, _BEGINNING - 1, -1)
+    return next((size for size in sizes if text.endswith(secret[:size])), 0)
 
 
 def _mapped(value: Any, hide: Callable[[str], str], *, whole: bool = False) -> Any:

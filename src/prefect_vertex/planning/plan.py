@@ -28,7 +28,7 @@ from prefect_vertex.planning.gang import (
 from prefect_vertex.planning.masking import (
     MASK,
     carried_values,
-    masked,
+    masked_lines,
     masked_request,
     secret_values,
     stands_outside_env,
@@ -199,7 +199,7 @@ def _planned(
         labels=labels,
         request=request,
         dropped_labels=dropped,
-        warnings=tuple(dict.fromkeys(masked(warnings, secret_values(candidate)))),
+        warnings=tuple(dict.fromkeys(masked_lines(warnings, secret_values(candidate)))),
         packed_env=frozenset().union(*(pool.packed for pool in pools)),
         resources=tuple(pool.resources for pool in pools[:COUNTED_POOLS] if pool.resources),
     )

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
+CUT = "..."
+"""What stands in a message where a long value was cut off."""
+
 # A 64-bit number has 19.
 _MAX_DIGITS = 20
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -43,7 +46,7 @@ def shown(value: object, limit: int = 60) -> str:
     except ValueError:
         # Python writes no integer of more than 4,300 digits.
         return "a number without end"
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return text if len(text) <= limit else f"{text[: limit - len(CUT)]}{CUT}"
 
 
 def storable(text: str) -> str:

@@ -19,6 +19,7 @@ from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.planning.credentials import CredentialValues, read_credentials
 from prefect_vertex.planning.launches import LaunchFacts
+from prefect_vertex.planning.masking import hiding, masked_lines
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec
 from prefect_vertex.template.building import (
     Given,
@@ -56,7 +57,8 @@ class VertexJobConfiguration(RenderedTemplate):
     def warnings(self) -> tuple[str, ...]:
         """What the user should know about the job variables, one line each."""
         found = [line for each in self.rendered for line in candidate_warnings(each)]
-        return tuple(dict.fromkeys((*self._warnings, *found)))
+        lines = masked_lines((*self._warnings, *found), self.hidden_anywhere)
+        return tuple(dict.fromkeys(lines))
 
     def warn(self, *lines: str) -> None:
         """Add to what the user should know."""
@@ -209,7 +211,8 @@ class VertexJobConfiguration(RenderedTemplate):
                         service_account=account,
                     )
                 )
-        check_persistent_resources(candidates)
+        with hiding(self.hidden_anywhere):
+            check_persistent_resources(candidates)
         # One folder for the run, whichever candidate an attempt of it runs at.
         folder = candidates[0].checkpoint_dir
         return RunSpec(
@@ -219,8 +222,9 @@ class VertexJobConfiguration(RenderedTemplate):
 
     def launch_facts(self) -> LaunchFacts | None:
         """What the launch record says of the run; None where no flow run was prepared for."""
-        hidden = frozenset[str]().union(*(each.hidden for each in self.rendered))
-        return launch_facts(self._origin, hidden) if self._origin is not None else None
+        if self._origin is None:
+            return None
+        return launch_facts(self._origin, self.hidden_anywhere)
 
     def capacity_policy(self) -> CapacityPolicy:
         """How long the run looks for machines; the defaults where it cannot be read."""

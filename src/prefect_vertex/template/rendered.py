@@ -7,11 +7,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from prefect.workers.base import BaseJobConfiguration
-from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SkipValidation,
+    ValidationError,
+    model_validator,
+)
 
 from prefect_vertex.capacity.candidates import VariableSet, naming
 from prefect_vertex.capacity.policy import parse_capacity
 from prefect_vertex.planning.durations import MAX_SECONDS
+from prefect_vertex.planning.masking import hiding, masked, told_without
 from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import variable_sets, without_entries
 from prefect_vertex.template.composed import without_marks
@@ -19,7 +27,13 @@ from prefect_vertex.template.declared import declared_secrets
 from prefect_vertex.template.hidden import NotingClient, secret_texts
 from prefect_vertex.template.job import JobFields
 from prefect_vertex.template.names import check_names, explaining, without_effect
-from prefect_vertex.template.render import check_texts, is_unset, renamed, set_variables
+from prefect_vertex.template.render import (
+    as_plan_error,
+    check_texts,
+    is_unset,
+    renamed,
+    set_variables,
+)
 from prefect_vertex.template.variables import VertexVariables
 
 if TYPE_CHECKING:
@@ -94,7 +108,15 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
 
     def __init__(self, **values: Any) -> None:
         composed: set[str] = set()
-        super().__init__(**without_marks(values, composed))
+        plain = without_marks(values, composed)
+        try:
+            super().__init__(**plain)
+        except ValidationError as error:
+            if not composed:
+                raise
+            told = as_plan_error(error, type(self).model_fields)
+            # Not chained: pydantic's error holds the values.
+            raise told_without(told, composed) from None
         self._of_blocks = frozenset(composed)
 
     @property
@@ -122,14 +144,22 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         return (self._of_blocks | self._of_run).union(*(secret_texts(each) for each in places))
 
     @property
+    def hidden_anywhere(self) -> frozenset[str]:
+        """What is hidden of any candidate."""
+        return frozenset().union(*(each.hidden for each in self.rendered))
+
+    @property
     def is_one_of_several(self) -> bool:
         """Whether its run has other candidates too."""
         return bool(self._title)
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """Say of a mistake found inside which candidate has it, and whether the template does."""
-        with naming(self._title), explaining(self._idle):
+        """Say of a mistake found inside which candidate has it, and whether the template does.
+
+        No secret is told with it.
+        """
+        with hiding(self.hidden), naming(self._title), explaining(self._idle):
             yield
 
     @model_validator(mode="before")
@@ -168,7 +198,7 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         warnings = check_names(base_job_template, values, ours=VertexVariables.model_fields)
         variables = without_entries(base_job_template, values)
         plain: Self = await cls._render(base_job_template, variables, client)
-        with renamed(cls.model_fields):
+        with hiding(plain.hidden), renamed(cls.model_fields):
             sets, found = variable_sets(base_job_template, values, plain)
         # What a candidate says may have been resolved before.
         known = plain._of_blocks
@@ -186,13 +216,14 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         client: PrefectClient | None,
         known: frozenset[str],
     ) -> Self:
-        with naming(chosen.title):
-            variables = without_entries(template, chosen.variables)
+        title = masked(chosen.title, known)
+        variables = without_entries(template, chosen.variables)
+        with hiding(known), naming(title):
             one: Self = await cls._render(template, variables, client)
         # A template may have a place of its own where ours has the variable.
         one.region = chosen.overrides.get("region") or one.region
         one.strategy = chosen.overrides.get("strategy") or one.strategy or None
-        one._title = chosen.title
+        one._title = title
         one._of_blocks |= known
         return one
 
@@ -201,13 +232,14 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         cls, template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
     ) -> Self:
         noting = NotingClient(client) if client is not None else None
-        with renamed(cls.model_fields):
+        secrets = noting.secrets if noting is not None else set()
+        with hiding(secrets), renamed(cls.model_fields):
             one: Self = await super().from_template_and_values(
                 base_job_template=template,
                 values=values,
                 client=noting,  # type: ignore[arg-type] # as much of a client as is used
             )
-        one._of_blocks |= noting.secrets if noting is not None else set()
+        one._of_blocks |= secrets
         one._idle = without_effect(template, values)
         return one
 

@@ -187,7 +187,7 @@ def _run_as(*given: object) -> str:
     accounts: list[str] = []
     for account in (account for account in given if account):
         # prefect-gcp's worker sends the word "default" on Google's own machines; no account has it.
-        check_service_account(account if isinstance(account, str) else repr(account))
+        check_service_account(account)
         accounts.append(str(account))
     if len(set(accounts)) > 1:
         raise PlanError(
