@@ -84,6 +84,15 @@ def test_given_candidates_stand_alone_in_their_order() -> None:
     ]
 
 
+def test_blanks_around_a_region_count_for_nothing() -> None:
+    (one, two) = sets_of(region=" a ", regions=["b", " a"], image="{region}")
+    assert [each.variables["image"] for each in (one, two)] == ["a", "b"]
+    (only,) = sets_of(
+        candidates=[{"region": " a", "image": "{region}"}, {"region": "a", "image": "a"}]
+    )
+    assert (only.variables["region"], only.variables["image"]) == ("a", "a")
+
+
 def test_titles_say_which_of_how_many_and_where() -> None:
     found = sets_of(region="us-east1", regions=["us-west1"], strategy=["flex-start", "SPOT"])
     assert [each.title for each in found] == [
@@ -259,6 +268,10 @@ def test_expanding_changes_nothing_that_it_is_given() -> None:
         ({"candidates": [{"regions": ["a"]}]}, "candidates", "candidates[0] has regions"),
         ({"candidates": [{"candidates": []}]}, "candidates", "candidates[0] has candidates"),
         ({"candidates": [{}, {"capacity": {}}]}, "candidates", "candidates[1] has capacity"),
+        *(
+            ({"candidates": [{key: 1}]}, "candidates", f"candidates[0] has {key}, which says how")
+            for key in ("capacity.max_attempts", "regions.0", "candidates.0.region")
+        ),
         (
             {"candidates": [{"strategy": ["SPOT"]}]},
             "candidates",

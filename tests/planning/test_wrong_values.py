@@ -156,6 +156,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "which is not the name of an image. Only {region} is replaced in it",
         "image",
     ),
+    "a region in a shell's way": (
+        image("${region}/i"),
+        "{region} is replaced where no $ and no other brace stands beside it.",
+        "image",
+    ),
     "a shell's variable in an image": (image("${A}/i"), "Only {region} is replaced", "image"),
     "an image with a scheme": (image("https://x/i"), "Leave the scheme out", "image"),
     "an image with two tags": (image("a:b:c"), "Write REGISTRY/REPOSITORY/NAME:TAG", "image"),

@@ -179,6 +179,57 @@ def test_only_the_candidate_that_can_wait_is_told_how_long(resolved: Resolved, w
     assert waits == [timedelta(minutes=30), timedelta(0)]
 
 
+def waits_of(configuration: VertexJobConfiguration) -> list[Any]:
+    return [
+        plan.request.custom_job.job_spec.scheduling.max_wait_duration
+        for plan in plans(configuration)
+    ]
+
+
+@pytest.mark.parametrize("emptied", [None, "", " "])
+def test_an_emptied_field_of_the_options_is_as_good_as_none(
+    resolved: Resolved, emptied: str | None
+) -> None:
+    wait = {**L4, "max_wait_duration": "1800s"}
+    single = resolved(**wait, strategy="FLEX_START", scheduling={"max_wait_duration": emptied})
+    several = resolved(
+        **wait, strategy=["FLEX_START", "STANDARD"], scheduling={"strategy": emptied}
+    )
+    assert waits_of(single) == [timedelta(minutes=30)]
+    assert waits_of(several) == [timedelta(minutes=30), timedelta(0)]
+
+
+def test_an_entry_may_leave_the_waiting_to_another(resolved: Resolved) -> None:
+    entries = [{"strategy": "FLEX_START", "max_wait_duration": "60s"}, {"strategy": "STANDARD"}]
+    configuration = resolved(**L4, max_wait_duration="1800s", candidates=entries)
+    assert waits_of(configuration) == [timedelta(minutes=1), timedelta(0)]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"max_wait_duration": "1800s", "regions": ["us-east1"]},
+        {"scheduling": {"max_wait_duration": "1800s"}, "regions": ["us-east1"]},
+        {"max_wait_duration": "1800s", "strategy": ["SPOT", "STANDARD"]},
+        *(
+            {"candidates": [{"strategy": "FLEX_START"}, {"strategy": "SPOT", **named}]}
+            for named in (
+                {"max_wait_duration": "600s"},
+                {"scheduling.max_wait_duration": "600s"},
+                {"scheduling": {"max_wait_duration": "600s"}},
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_a_wait_that_no_candidate_or_not_this_one_can_do_is_refused(
+    resolved: Resolved, variables: dict[str, Any]
+) -> None:
+    """As it is for one candidate alone."""
+    with pytest.raises(PlanError, match=r"candidate \d of 2 .* only taken with FLEX_START"):
+        plans(resolved(**L4, **variables))
+
+
 def test_a_single_strategy_that_cannot_wait_is_refused(resolved: Resolved) -> None:
     with pytest.raises(PlanError, match="only taken with FLEX_START"):
         plans(resolved(max_wait_duration="1800s"))

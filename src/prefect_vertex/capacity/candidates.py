@@ -133,11 +133,11 @@ def fill_region(variables: Variables, region: object) -> dict[str, Any]:
     Left alone are `env`, `labels`, `command` and `setup_command`, as variables and as keys further
     in, and what says where to try. Without a region nothing is replaced.
     """
-    if not isinstance(region, str) or not region:
+    if not isinstance(region, str) or not region.strip():
         return dict(variables)
     untouched = LEFT_ALONE.union(_OF_THE_RUN, ("region", "strategy"))
     return {
-        name: value if name in untouched else _filled(value, region)
+        name: value if name in untouched else _filled(value, region.strip())
         for name, value in variables.items()
     }
 
@@ -180,12 +180,14 @@ def _entries(given: object) -> tuple[Variables, ...]:
                 f"candidates[{index}] is {shown(entry)}, expected a mapping of job variables.",
                 variable="candidates",
             )
-        for name in _OF_THE_RUN:
-            if name in entry:
+        for key in entry:
+            # `capacity.max_attempts` reaches into it.
+            name = str(key).partition(".")[0]
+            if name in _OF_THE_RUN:
                 raise PlanError(
-                    f"candidates[{index}] has {name}, which says how the whole run is tried.",
+                    f"candidates[{index}] has {key}, which says how the whole run is tried.",
                     variable="candidates",
-                    hint=f"Set {name} beside candidates."
+                    hint=f"Set {key} beside candidates."
                     if name == "capacity"
                     else "Write one entry for each place to try.",
                 )
@@ -195,7 +197,12 @@ def _entries(given: object) -> tuple[Variables, ...]:
                 variable="candidates",
                 hint="Write one entry for each strategy.",
             )
-    return tuple(given)
+    return tuple(_trimmed(entry) for entry in given)
+
+
+def _trimmed(entry: Variables) -> Variables:
+    region = entry.get("region")
+    return {**entry, "region": region.strip()} if isinstance(region, str) else entry
 
 
 def _texts(given: object, name: str) -> tuple[str, ...]:

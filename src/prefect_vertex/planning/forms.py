@@ -157,6 +157,8 @@ def check_image(value: object, path: str) -> None:
 def _image_hint(image: str) -> str:
     if "://" in image:
         return "Leave the scheme out: REGISTRY/REPOSITORY/NAME:TAG."
+    if "{region}" in image:
+        return "{region} is replaced where no $ and no other brace stands beside it."
     if "{" in image:
         return "Only {region} is replaced in it; write REGISTRY/REPOSITORY/NAME:TAG."
     if re.search(r"[^\x21-\x7e]", image):

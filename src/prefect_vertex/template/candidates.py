@@ -76,6 +76,12 @@ def without_entries(template: Mapping[str, Any], values: Mapping[str, Any]) -> d
     return {**values, "candidates": []} if isinstance(entries, list) else dict(values)
 
 
+def placed(template: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The template with a candidate's own place: it may have one where ours has the variable."""
+    own = {name: overrides[name] for name in ("region", "strategy") if overrides.get(name)}
+    return {**template, "job_configuration": {**template["job_configuration"], **own}}
+
+
 def check_persistent_resources(candidates: Sequence[Candidate]) -> None:
     """Refuse one persistent resource for candidates in several locations: it is in one.
 

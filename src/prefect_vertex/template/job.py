@@ -15,8 +15,12 @@ from prefect_vertex.errors import PlanError, SchedulingError
 from prefect_vertex.planning.fields import without_nulls
 from prefect_vertex.planning.pools import merged_pools
 from prefect_vertex.planning.scheduling import parse_strategy
+from prefect_vertex.template.render import is_unset
 
 ENCRYPTION_SPEC_TEMPLATE: dict[str, Any] = {"kms_key_name": "{{ encryption_spec_key }}"}
+
+
+_WAIT = "max_wait_duration"
 
 
 class JobFields(BaseModel):
@@ -46,8 +50,8 @@ class Rendered(Protocol):
     worker_pools: list[dict[str, Any] | None]
 
     @property
-    def is_one_of_several(self) -> bool:
-        """Whether its run has other candidates too."""
+    def others_wait(self) -> bool:
+        """Whether its `max_wait_duration`, if it has one, is meant for other candidates."""
         ...
 
 
@@ -102,19 +106,31 @@ def _scheduling(values: Rendered, given: object) -> object:
     """What the scheduling options say wins; what is none is left to be refused."""
     if given is not None and not isinstance(given, Mapping):
         return given
-    scheduling = {key: value for key, value in (given or {}).items() if value is not None}
-    for name in ("restart_job_on_worker_restart", "max_wait_duration"):
+    scheduling = {key: value for key, value in (given or {}).items() if not is_unset(value)}
+    for name in ("restart_job_on_worker_restart", _WAIT):
         value = getattr(values, name)
         if value is not None:
             scheduling.setdefault(name, value)
     # "Wait for a GPU, else take another": only the candidate that can wait is told how long.
-    if values.is_one_of_several and not _waits(scheduling.get("strategy", values.strategy)):
-        scheduling.pop("max_wait_duration", None)
+    if values.others_wait and not waits(values):
+        scheduling.pop(_WAIT, None)
     return scheduling
 
 
-def _waits(strategy: object) -> bool:
+def waits(values: Rendered) -> bool:
+    """Whether a candidate waits for machines, with FLEX_START."""
+    given = values.job_spec.get("scheduling")
+    own = given.get("strategy") if isinstance(given, Mapping) else None
+    strategy = values.strategy if is_unset(own) else own
     try:
         return strategy is not None and parse_strategy(strategy) == "FLEX_START"
     except SchedulingError:
         return False
+
+
+def names_wait(overrides: Mapping[str, Any]) -> bool:
+    """Whether a candidate's own entry says how long to wait."""
+    whole = overrides.get("scheduling")
+    nested = whole.get(_WAIT) if isinstance(whole, Mapping) else None
+    given = (nested, overrides.get(_WAIT), overrides.get(f"scheduling.{_WAIT}"))
+    return not all(is_unset(value) for value in given)

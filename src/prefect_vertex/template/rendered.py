@@ -16,16 +16,16 @@ from pydantic import (
     model_validator,
 )
 
-from prefect_vertex.capacity.candidates import VariableSet, naming
+from prefect_vertex.capacity.candidates import VariableSet, fill_region, naming
 from prefect_vertex.capacity.policy import parse_capacity
 from prefect_vertex.planning.durations import MAX_SECONDS
 from prefect_vertex.planning.masking import hiding, masked, told_without
 from prefect_vertex.template import resources
-from prefect_vertex.template.candidates import variable_sets, without_entries
+from prefect_vertex.template.candidates import placed, variable_sets, without_entries
 from prefect_vertex.template.composed import without_marks
 from prefect_vertex.template.declared import declared_secrets
 from prefect_vertex.template.hidden import NotingClient, secret_texts
-from prefect_vertex.template.job import JobFields
+from prefect_vertex.template.job import JobFields, names_wait, waits
 from prefect_vertex.template.names import check_names, explaining, without_effect
 from prefect_vertex.template.render import (
     as_plan_error,
@@ -105,10 +105,12 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
     _of_blocks: frozenset[str] = PrivateAttr(default=frozenset())
     _of_run: frozenset[str] = PrivateAttr(default=frozenset())
     _others: tuple[Self, ...] = PrivateAttr(default=())
+    _others_wait: bool = PrivateAttr(default=False)
 
     def __init__(self, **values: Any) -> None:
         composed: set[str] = set()
-        plain = without_marks(values, composed)
+        # In marks, what a secret itself holds is out of the region's reach.
+        plain = without_marks(fill_region(values, values.get("region")), composed)
         try:
             super().__init__(**plain)
         except ValidationError as error:
@@ -149,9 +151,13 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         return frozenset().union(*(each.hidden for each in self.rendered))
 
     @property
-    def is_one_of_several(self) -> bool:
-        """Whether its run has other candidates too."""
-        return bool(self._title)
+    def others_wait(self) -> bool:
+        """Whether its `max_wait_duration`, if it has one, is meant for other candidates."""
+        return self._others_wait
+
+    def leave_waiting(self, overrides: Mapping[str, Any]) -> None:
+        """Some candidate of its run waits, so a wait that its own entry does not name is theirs."""
+        self._others_wait = not names_wait(overrides)
 
     @contextmanager
     def judging(self) -> Iterator[None]:
@@ -169,6 +175,8 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         if not isinstance(values, Mapping):
             return values
         values = {key: value for key, value in values.items() if not is_unset(value)}
+        if isinstance(values.get("region"), str):
+            values["region"] = values["region"].strip()
         for name in ("env", "labels"):
             check_texts(values.get(name, {}), name)
         if "labels" in values:
@@ -198,11 +206,15 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         warnings = check_names(base_job_template, values, ours=VertexVariables.model_fields)
         variables = without_entries(base_job_template, values)
         plain: Self = await cls._render(base_job_template, variables, client)
+        plain._idle = without_effect(base_job_template, variables)
         with hiding(plain.hidden), renamed(cls.model_fields):
             sets, found = variable_sets(base_job_template, values, plain)
         # What a candidate says may have been resolved before.
         known = plain._of_blocks
         several = [await cls._of_set(base_job_template, each, client, known) for each in sets]
+        if any(waits(each) for each in several):
+            for each, chosen in zip(several, sets, strict=True):
+                each.leave_waiting(chosen.overrides)
         first: Self = several[0] if several else plain
         first._others = tuple(several[1:])
         first._warnings = (*warnings, *found)
@@ -219,11 +231,10 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         title = masked(chosen.title, known)
         variables = without_entries(template, chosen.variables)
         with hiding(known), naming(title):
-            one: Self = await cls._render(template, variables, client)
-        # A template may have a place of its own where ours has the variable.
-        one.region = chosen.overrides.get("region") or one.region
-        one.strategy = chosen.overrides.get("strategy") or one.strategy or None
+            one: Self = await cls._render(placed(template, chosen.overrides), variables, client)
+        one.strategy = one.strategy or None
         one._title = title
+        one._idle = without_effect(template, variables)
         one._of_blocks |= known
         return one
 
@@ -240,7 +251,6 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
                 client=noting,  # type: ignore[arg-type] # as much of a client as is used
             )
         one._of_blocks |= secrets
-        one._idle = without_effect(template, values)
         return one
 
     def prepare_for_flow_run(
