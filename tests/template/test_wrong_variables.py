@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a list for an account": (
         {"service_account_name": ["x"]},
-        "is \"['x']\", which is not a service account's address. It looks like",
+        "is ['x'], which is not a service account's address. It looks like",
         "service_account_name",
     ),
     "no address": ({"service_account_name": "a b@p"}, "is 'a b@p', which", "service_account_name"),
