@@ -137,7 +137,8 @@ def _diagnosis(
     case: Case, job: JobSnapshot, verdict: TerminationReason | None, *, rescheduled: bool = False
 ) -> Diagnosis:
     """The job, explained; if we cancelled it, by that, unless its time was over by then."""
-    started = case.run.state is not RunState.PENDING
+    # What a scheduled run tells of is an earlier start, perhaps another job's.
+    started = case.run.state not in {RunState.PENDING, RunState.SCHEDULED}
     found = diagnose(job, case.policy, rescheduled=rescheduled, started=started)
     if verdict is None or found.reason is TerminationReason.TIMED_OUT:
         return found
