@@ -19,7 +19,7 @@ from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import WORKER_LABEL, RunState
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.ports import Figures, World
 from prefect_vertex.reconciler.tickets import Ticket

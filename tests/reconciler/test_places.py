@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
 from prefect.client.schemas.responses import DeploymentResponse
 
 from prefect_vertex.errors import AccessDeniedError, MachineSpecError, PlanError
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.wiring import Surroundings
 from prefect_vertex.settings import VertexSettings
 from prefect_vertex.template import VertexJobConfiguration, base_job_template

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect_vertex.capacity.quota import LIMITS_ARE_NOT_USAGE
 from prefect_vertex.capacity.refusals import RefusalReason
 from prefect_vertex.errors import PrefectVertexError
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.wiring import Surroundings
 from prefect_vertex.settings import VertexSettings
 from prefect_vertex.template import VertexJobConfiguration, base_job_template

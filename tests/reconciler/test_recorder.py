@@ -20,7 +20,7 @@ from prefect_vertex.errors import (
 from prefect_vertex.lifecycle.run import RECORDS_LABEL
 from prefect_vertex.planning.launches import LaunchFacts, read_record
 from prefect_vertex.reconciler import recorder as module
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.recorder import Recorder
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from prefect_vertex.planning.scheduling import SPOT_STRATEGIES
 from prefect_vertex.planning.shapes import shape_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SERVICE: Final = "aiplatform.googleapis.com"
 PREFIX: Final = f"{SERVICE}/custom_model_training_"
 
-_PREEMPTIBLE: Final = frozenset({"SPOT", "FLEX_START", "LOW_COST"})
+_PREEMPTIBLE: Final = SPOT_STRATEGIES | {"FLEX_START"}
 _ONE_CPU_METRIC: Final = frozenset({"n1", "e2"})
 _CORES_IN_NAME: Final = re.compile(r"[a-z0-9]+-[a-z]+-(?P<cores>[0-9]+)")
 _GPUS_IN_NAME: Final = re.compile(r"[a-z0-9]+-[a-z]+-[0-9]+g")

@@ -10,7 +10,7 @@ import anyio
 
 from prefect_vertex.errors import PrefectVertexError, ServiceError
 from prefect_vertex.lifecycle.run import HELD_LABEL, INSTANCE_LABEL, RunState
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.tickets import Ticket

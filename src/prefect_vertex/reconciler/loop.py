@@ -13,8 +13,9 @@ from anyio.abc import TaskGroup
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState, RunView
 from prefect_vertex.reconciler.answers import crash_for
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.bystanders import chronicler_of, note, streams_of
-from prefect_vertex.reconciler.care import Assignment, Care
+from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.places import Places

@@ -10,7 +10,7 @@ from prefect_vertex.capacity.quota import Readings, Standing, judged, preflight
 from prefect_vertex.errors import PlanError
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import Candidate
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.vertex.quotas import QuotaReader
 
 

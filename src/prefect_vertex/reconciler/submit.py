@@ -40,7 +40,8 @@ from prefect_vertex.reconciler.answers import (
     refusal_of_create,
     refusal_of_failed,
 )
-from prefect_vertex.reconciler.care import Assignment, Care
+from prefect_vertex.reconciler.assignment import Assignment
+from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import MAX_CLAIMS, numbered
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.recorder import launch_of

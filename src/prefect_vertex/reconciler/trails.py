@@ -11,7 +11,8 @@ from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.run import RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.reconciler.answers import Answer, try_of_started
-from prefect_vertex.reconciler.care import Assignment, Care
+from prefect_vertex.reconciler.assignment import Assignment
+from prefect_vertex.reconciler.care import Care
 
 _NO_ROOM_THERE = frozenset(
     {

@@ -16,7 +16,7 @@ from prefect_vertex.planning.launches import LaunchFacts
 from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import RunSpec, Target
-from prefect_vertex.reconciler.care import Assignment
+from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.home import Home
 from prefect_vertex.reconciler.ports import Figures, World
 from prefect_vertex.reconciler.prices import read_prices
