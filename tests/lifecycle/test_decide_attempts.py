@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prefect_vertex.lifecycle.case import Notes
+from prefect_vertex.lifecycle.case import Absence, Notes
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import (
     CancelJob,
@@ -283,3 +283,31 @@ def test_a_job_that_was_found_late_is_described_first(
     notes = Notes(due_attempt=2, rescheduled=True)
 
     assert decide(retried, [job], USUAL, now, notes) == Describe(job.resource_name)
+
+
+@pytest.mark.parametrize(
+    ("ago", "known", "expected"),
+    [
+        ((5,), {"rescheduled": True}, Wait),
+        ((61,), {"rescheduled": True}, Describe),
+        ((120, 30), {"rescheduled": True, "vanished": True}, Crash),
+        # Nothing of it had begun, or a person asked for the next attempt.
+        ((120, 30), {"rescheduled": True}, Create),
+        ((120, 30), {"vanished": True}, Create),
+    ],
+)
+def test_an_attempt_whose_job_is_no_longer_found_is_followed_once_that_is_certain(
+    ago: tuple[float, ...],
+    known: dict[str, bool],
+    expected: type[Decision],
+    a_run: Runs,
+    a_job: Jobs,
+    now: datetime,
+) -> None:
+    name = a_job("RUNNING").resource_name
+    times = tuple(now - timedelta(seconds=seconds) for seconds in ago)
+    absence = Absence(name=name, attempt=1, times=times)
+    notes = Notes(due_attempt=2, absences={name.key: absence}, **known)
+    decision = decide(a_run(RunState.PENDING, attempt=1), [], USUAL, now, notes)
+
+    assert isinstance(decision, expected)

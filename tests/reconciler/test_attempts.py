@@ -223,19 +223,46 @@ async def test_another_worker_does_not_judge_a_retry_by_the_attempt_before(stage
     assert stage.job(run).attempt == 2
 
 
-async def test_a_rescheduled_run_whose_job_was_deleted_is_not_run_again(stage: Stage) -> None:
+@pytest.mark.parametrize("ticks", [0, 1, 3])
+async def test_a_rescheduled_run_whose_job_was_deleted_is_not_run_again(
+    ticks: int, stage: Stage
+) -> None:
     """Somebody cancelled the job, and deleted it before its end was seen."""
     worker = await stage.worker()
     run, _ = await stage.running(worker)
     run.claims["prefect-vertex-start-a1-r0"] = "nonce"
     stage.reschedule(run)
-    stage.vanish(stage.job(run))
+    job = stage.job(run)
     stage.submit(worker, run)
+    # It may be known to be due while its job is still there.
+    await stage.rest()
+    await stage.tick(ticks)
+    stage.vanish(job)
     await stage.tick(40)
 
     assert stage.jobs(run) == []
     assert run.state is RunState.CRASHED
     assert "attempt 1 had started the flow run and was deleted in Vertex AI" in run.message
+
+
+async def test_a_job_that_is_once_not_found_may_be_at_work_still(stage: Stage) -> None:
+    worker = await stage.worker()
+    run, _ = await stage.running(worker)
+    stage.reschedule(run)
+    stage.submit(worker, run)
+    await stage.rest()
+    job = stage.job(run)
+    known = stage.gateway()._jobs
+    hidden = known.pop(job.resource_name.key)
+    await stage.tick(3)
+    assert stage.jobs(run) == []
+    known[job.resource_name.key] = hidden
+    await stage.tick(20)
+    assert stage.job(run).resource_name == job.resource_name
+    stage.move(job, "CANCELLED")
+    await stage.tick(2)
+
+    assert [each.attempt for each in stage.jobs(run)] == [1, 2]
 
 
 async def test_a_retry_long_after_the_job_was_deleted_is_a_new_attempt(stage: Stage) -> None:

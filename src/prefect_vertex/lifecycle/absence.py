@@ -6,7 +6,7 @@ attempt has no job once enough looks by label, over a long enough time, found no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from prefect_vertex.errors import NamingError
@@ -38,12 +38,29 @@ def unseen(case: Case, jobs: Sequence[JobSnapshot]) -> Decision | None:
     absence = _absence(case)
     if absence is None or any(job.resource_name.key == absence.name.key for job in jobs):
         return None
-    if absence.confirmed:
+    return None if absence.confirmed else confirm(absence, case.now)
+
+
+def lost_before(due_attempt: int, newest: int, absences: Iterable[Absence]) -> Absence | None:
+    """The job of the attempt before the due one, if it was seen and is no longer found.
+
+    Args:
+        due_attempt: The attempt to be created.
+        newest: The highest attempt of which a job is known.
+        absences: The jobs that were not found.
+    """
+    before = due_attempt - 1
+    if before < 1 or newest >= before:
         return None
+    return next((absence for absence in absences if absence.attempt == before), None)
+
+
+def confirm(absence: Absence, now: datetime) -> Decision:
+    """Ask for a job a second time, once that counts."""
     if not absence.times:
         return Describe(absence.name)
     again = absence.times[-1] + timedelta(seconds=CONFIRM_SECONDS)
-    return Describe(absence.name) if case.now >= again else Wait(until=again)
+    return Describe(absence.name) if now >= again else Wait(until=again)
 
 
 def crash_if_gone(case: Case) -> Decision | None:

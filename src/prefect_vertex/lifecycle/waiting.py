@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from prefect_vertex.lifecycle.absence import (
+    confirm,
     crash_if_gone,
     is_gone,
     look_again,
+    lost_before,
     settled_without_job,
     was_seen,
 )
@@ -58,8 +60,8 @@ def _waits_for_next(case: Case) -> bool:
 def _due(case: Case) -> Decision:
     """This process is to create an attempt; the one before it has to be over and understood."""
     job = case.job
-    if case.notes.vanished and case.notes.rescheduled:
-        return _crash_vanished(case)
+    if (decision := _after_lost(case)) is not None:
+        return decision
     if job is None:
         return Create(case.notes.due_attempt)
     if not job.is_terminal:
@@ -82,6 +84,18 @@ def _due(case: Case) -> Decision:
         if not isinstance(decision, Settle | HandBack):
             return decision
     return Create(case.notes.due_attempt)
+
+
+def _after_lost(case: Case) -> Decision | None:
+    """What to do first where the job of the attempt before is gone without a word."""
+    if case.notes.vanished and case.notes.rescheduled:
+        return _crash_vanished(case)
+    newest = case.job.attempt if case.job is not None else 0
+    lost = lost_before(case.notes.due_attempt, newest, case.notes.absences.values())
+    if lost is None or lost.confirmed:
+        return None
+    # Its container may be at work still.
+    return confirm(lost, case.now)
 
 
 def _crash_vanished(case: Case) -> Decision:

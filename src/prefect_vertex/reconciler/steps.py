@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from prefect_vertex.chronicle.events import entered_at, phase_event
 from prefect_vertex.errors import ServiceError
-from prefect_vertex.lifecycle.absence import empty_long_enough
+from prefect_vertex.lifecycle.absence import empty_long_enough, lost_before
 from prefect_vertex.lifecycle.decide import decide
 from prefect_vertex.lifecycle.decisions import Decision, Describe, Show
 from prefect_vertex.lifecycle.diagnosis import is_incomplete
@@ -147,6 +147,7 @@ class Attendant:
                 care.due_attempt = max(care.due_attempt, care.newest_attempt + 1)
             elif 0 < care.due_attempt <= care.newest_attempt:
                 await self._actor.submitter.found(care, view)
+            await self._read_loss(care, view)
         decision = decide(view, jobs, care.policy, self.world.clock.now(), care.notes)
         if view is not None:
             await self._show_phases(care, view)
@@ -242,6 +243,12 @@ class Attendant:
             care.started |= {job.attempt}
         else:
             care.unstarted |= {job.attempt}
+
+    async def _read_loss(self, care: Care, view: RunView) -> None:
+        """Ask whether the attempt before the due one ran, once its job is gone for certain."""
+        lost = lost_before(care.due_attempt, care.newest_attempt, care.absences.values())
+        if lost is not None and lost.confirmed and care.rescheduled and not care.vanished:
+            care.vanished = await has_started(self.world.runs, view.id, lost.attempt)
 
     async def _read_signs(self, care: Care, view: RunView) -> None:
         """Ask for a run's last sign of life, once the last one that is known is too long ago."""
