@@ -76,6 +76,25 @@ async def test_a_list_that_fails_tells_nothing(code: str, stage: Stage) -> None:
     assert stage.gateway().calls["create"] == 1
 
 
+async def test_a_place_that_answers_nothing_holds_up_no_other(stage: Stage) -> None:
+    """Packets that are swallowed take a call's whole deadline, many ticks long."""
+    worker = await stage.worker(home=("us-central1", "us-east4"), tick_seconds=0.01)
+    near, _ = await stage.running(worker)
+    far, _ = await stage.running(worker, location="us-east4")
+    answer = anyio.Event()
+    stage.gateway("us-east4").script("list_live", until=answer)
+    for run in (near, far):
+        stage.move(stage.job(run), "FAILED", EXIT_1)
+    asked = stage.gateway("us-east4").calls["list_live"]
+    await stage.tick(8)
+
+    assert (near.name, far.name) == ("Crashed", "Running")
+    assert stage.gateway("us-east4").calls["list_live"] == asked + 1
+    answer.set()
+    await stage.tick(8)
+    assert far.name == "Crashed"
+
+
 @every_code
 async def test_a_describe_that_fails_is_asked_again(code: str, stage: Stage) -> None:
     run, _ = await stage.running(await stage.worker())

@@ -183,7 +183,8 @@ class Reconciler:
         """
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
-        self._wanted |= await self._observer.look(sorted(self._places.targets(), key=str))
+        targets = sorted(self._places.targets(), key=str)
+        self._wanted |= await self._observer.look(targets, self._entered)
         since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
         views = {view.id: view for view in await self.world.runs.cancelling_or_ended(since)}
         self._places.learn(views.values())
@@ -268,8 +269,6 @@ class Reconciler:
     # --- one run ----------------------------------------------------------------------------------
 
     def _start(self, care: Care, view: RunView | None = None) -> None:
-        if self._tasks is None:
-            raise RuntimeError("The reconciler is not entered.")
         if care.busy:
             if view is not None and view.state is not RunState.PENDING:
                 self._interrupt(care)
@@ -277,7 +276,13 @@ class Reconciler:
             return
         care.busy = True
         self._idle = anyio.Event() if self._idle.is_set() else self._idle
-        self._tasks.start_soon(self._attend, care, view)
+        self._entered.start_soon(self._attend, care, view)
+
+    @property
+    def _entered(self) -> TaskGroup:
+        if self._tasks is None:
+            raise RuntimeError("The reconciler is not entered.")
+        return self._tasks
 
     async def settled(self) -> None:
         """Wait until no step is under way; for tests and for one-run workers."""

@@ -1,7 +1,8 @@
 """Observe: one list of live jobs for each place and tick, and what changed since the last.
 
 Jobs are read before runs, so that a run read after its job was seen terminal can't be changed by
-its container any more.  A place that could not be listed tells nothing about its jobs.
+its container any more.  A place that could not be listed tells nothing about its jobs, and one
+that answers late is heard at a later tick: no other place's runs wait for it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import anyio
+from anyio.abc import TaskGroup
 
 from prefect_vertex.errors import JobNotFoundError, ServiceError
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
@@ -23,6 +26,16 @@ logger = logging.getLogger(__name__)
 
 MANY_LEFT = 3
 """More jobs than these that have left a list are read with one list of ended ones."""
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    """A place that was asked for its live jobs, and what it said."""
+
+    target: Target
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    jobs: tuple[JobSnapshot, ...] = ()
+    error: Exception | None = None
 
 
 class Observer:
@@ -37,33 +50,53 @@ class Observer:
         self._world = world
         self._book = book
         self._troubled: dict[Target, str] = {}
+        self._asked: dict[Target, _Question] = {}
         self.pages = 1
         """Pages that the busiest place took in the last look."""
 
-    async def look(self, targets: Iterable[Target]) -> set[str]:
-        """List every place; returns the runs whose jobs have changed."""
+    async def look(self, targets: Iterable[Target], tasks: TaskGroup) -> set[str]:
+        """List every place that is not being listed; returns the runs whose jobs have changed.
+
+        Args:
+            targets: The places.
+            tasks: Where a question goes on whose answer takes longer than the pause between ticks.
+        """
+        for target in targets:
+            if target not in self._asked:
+                self._asked[target] = question = _Question(target)
+                tasks.start_soon(self._ask, question)
+        with anyio.move_on_after(self._world.figures.tick_seconds):
+            for question in list(self._asked.values()):
+                await question.answered.wait()
+        answered = [each for each in self._asked.values() if each.answered.is_set()]
         changed: set[str] = set()
-        pages: list[int] = []
-
-        async def one(target: Target) -> None:
-            try:
-                pages.append(await self._look_at(target, changed))
-            except Exception as error:  # noqa: BLE001 - one place's fault never touches another
-                self._trouble(target, error)
-
         async with anyio.create_task_group() as group:
-            for target in targets:
-                group.start_soon(one, target)
-        self.pages = max(pages, default=1)
+            for question in answered:
+                del self._asked[question.target]
+                group.start_soon(self._hear, question, changed)
+        self.pages = max((-(-len(each.jobs) // 100) for each in answered), default=0) or 1
         return changed
 
-    async def _look_at(self, target: Target, changed: set[str]) -> int:
-        """List one place; returns the pages, and adds to the changed at once: it is seen once."""
-        jobs = await self._world.gateways.for_target(target).list_live(self._world.pool_id)
+    async def _ask(self, question: _Question) -> None:
+        try:
+            gateway = self._world.gateways.for_target(question.target)
+            question.jobs = await gateway.list_live(self._world.pool_id)
+        except Exception as error:  # noqa: BLE001 - one place's fault never touches another
+            question.error = error
+        question.answered.set()
+
+    async def _hear(self, question: _Question, changed: set[str]) -> None:
+        """Compare one answer, and add to the changed at once: a change is seen once."""
+        target = question.target
+        if question.error is not None:
+            self._trouble(target, question.error)
+            return
         self._recovered(target)
-        changed.update(self._compare(target, jobs))
-        await self._follow_left(target, jobs, changed)
-        return -(-len(jobs) // 100) or 1
+        try:
+            changed.update(self._compare(target, question.jobs))
+            await self._follow_left(target, question.jobs, changed)
+        except Exception as error:  # noqa: BLE001 - one place's fault never touches another
+            self._trouble(target, error)
 
     def _compare(self, target: Target, jobs: Iterable[JobSnapshot]) -> set[str]:
         changed = set()
