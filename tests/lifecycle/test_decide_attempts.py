@@ -298,7 +298,7 @@ def test_a_job_that_was_found_late_is_described_first(
 )
 def test_an_attempt_whose_job_is_no_longer_found_is_followed_once_that_is_certain(
     ago: tuple[float, ...],
-    known: dict[str, bool],
+    known: dict[str, Any],
     expected: type[Decision],
     a_run: Runs,
     a_job: Jobs,
