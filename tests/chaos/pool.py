@@ -19,6 +19,7 @@ from prefect.states import Scheduled
 from tests.chaos.ledger import Expected, Problem, judge
 from tests.chaos.processes import Worker
 from tests.chaos.rules import Rule
+from tests.chaos.story import story_of
 from tests.chaos.waiting import ASK_SECONDS, patiently, wait_for
 
 from prefect_vertex.cli.local import share
@@ -240,7 +241,7 @@ class Pool:
             yield
         except AssertionError as error:
             raise AssertionError(
-                "\n".join([str(error), *self._story(run), *self._logs()])
+                "\n".join([str(error), *story_of(run, self.site, self.jobs(run)), *self._logs()])
             ) from None
 
     def _logs(self) -> list[str]:
@@ -280,28 +281,8 @@ class Pool:
         if problems:
             lines = [f"{problem.kind}: {problem.text}" for problem in problems]
             for run in {problem.run for problem in problems}:
-                lines += self._story(run)
+                lines += story_of(run, self.site, self.jobs(run))
             raise AssertionError("\n".join([*lines, *self._logs()]))
-
-    def _story(self, run: UUID) -> list[str]:
-        """What happened to one run, for a person who has to find out why."""
-        states = self.site.history(run)
-        lines = [f"--- {run}"]
-        lines += [
-            f"{state.timestamp:%H:%M:%S.%f} {state.type.value}/{state.name} {state.message or ''}"
-            for state in sorted(states, key=lambda state: state.timestamp)
-        ]
-        found = self.site.read([run]).get(run)
-        lines.append(f"labels {found.labels if found else None}")
-        lines += [
-            f"job {job['job_id']} {job['state']} {job['labels'].get('prefect-vertex_attempt')}"
-            for job in self.jobs(run)
-        ]
-        for at, api, who, kind, about in self.site.proxies.call("calls"):
-            if about == str(run):
-                moment = time.strftime("%H:%M:%S", time.localtime(at))
-                lines.append(f"{moment}.{int(at % 1 * 1000):03} {api} {who} {kind}")
-        return lines
 
     def close(self) -> None:
         """Drop its rules and end its workers."""
