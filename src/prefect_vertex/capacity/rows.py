@@ -62,6 +62,12 @@ _FOR_NOW: Final = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _NO_ACCESS: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _WITHOUT_MEANING: Final = frozenset({"", "OK", "UNKNOWN"})
 
+
+def _refined(reason: RefusalReason, words: Predicate, *, but: frozenset[str] = frozenset()) -> Row:
+    """A row for words that say more than their code does, under whichever code but these."""
+    return Row(reason=reason, codes=_REFINED - but, words=words)
+
+
 _BY_ERROR_REASON: Final = (
     Row(reason=RefusalReason.RATE, error_reasons=frozenset({"RATE_LIMIT_EXCEEDED"})),
     Row(
@@ -181,25 +187,20 @@ _BY_CODE: Final = (
         reason=RefusalReason.WRONG_REQUEST,
         codes=frozenset({"OUT_OF_RANGE", "ALREADY_EXISTS"}),
     ),
-    *(
-        Row(reason=reason, codes=codes, words=words)
-        for reason, codes, words in (
-            (RefusalReason.ACCESS, _REFINED, wordings.is_no_right_to_act),
-            (RefusalReason.ACCESS, _REFINED, wordings.is_not_set_up),
-            (RefusalReason.RATE, _REFINED, wordings.is_rate),
-            (RefusalReason.NO_ROOM, _REFINED, wordings.is_stockout),
-            (RefusalReason.NETWORK, _REFINED, wordings.is_network_fault),
-            (RefusalReason.QUOTA, _REFINED, wordings.is_quota),
-            (RefusalReason.NOT_HERE, _REFINED, wordings.is_missing_attachment),
-            (RefusalReason.NOT_HERE, _REFINED, wordings.is_elsewhere),
-            (RefusalReason.NO_ROOM, _REFINED, wordings.is_not_free),
-            (RefusalReason.NOT_HERE, _REFINED - _FOR_NOW, wordings.is_not_offered),
-            (RefusalReason.IMAGE, _REFINED, wordings.is_image_fault),
-            (RefusalReason.PREEMPTED, _REFINED, wordings.is_preemption),
-            (RefusalReason.NO_ROOM, _REFINED, wordings.is_sent_elsewhere),
-            (RefusalReason.NO_ROOM, _REFINED, wordings.is_exhausted),
-        )
-    ),
+    _refined(RefusalReason.ACCESS, wordings.is_no_right_to_act),
+    _refined(RefusalReason.ACCESS, wordings.is_not_set_up),
+    _refined(RefusalReason.RATE, wordings.is_rate),
+    _refined(RefusalReason.NO_ROOM, wordings.is_stockout),
+    _refined(RefusalReason.NETWORK, wordings.is_network_fault),
+    _refined(RefusalReason.QUOTA, wordings.is_quota),
+    _refined(RefusalReason.NOT_HERE, wordings.is_missing_attachment),
+    _refined(RefusalReason.NOT_HERE, wordings.is_elsewhere),
+    _refined(RefusalReason.NO_ROOM, wordings.is_not_free),
+    _refined(RefusalReason.NOT_HERE, wordings.is_not_offered, but=_FOR_NOW),
+    _refined(RefusalReason.IMAGE, wordings.is_image_fault),
+    _refined(RefusalReason.PREEMPTED, wordings.is_preemption),
+    _refined(RefusalReason.NO_ROOM, wordings.is_sent_elsewhere),
+    _refined(RefusalReason.NO_ROOM, wordings.is_exhausted),
     Row(reason=RefusalReason.WRONG_REQUEST, codes=frozenset({"INVALID_ARGUMENT"})),
     # What is missing may be there in another region: a bucket, a resource, a policy's consent, or
     # Vertex AI itself, for which a host answers UNIMPLEMENTED.
