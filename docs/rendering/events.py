@@ -59,6 +59,7 @@ _FOLLOWS = {
     Scope.HOP_COME_BACK: "the next candidate; this one again in a later pass",
     Scope.HOP_NEVER_BACK: "the next candidate, and never this one again",
     Scope.HOP: "the next candidate; after a whole pass of nothing else, the end",
+    Scope.OTHER_PROJECT: "the next candidate of another project or other credentials, else the end",
     Scope.STOP: "the end: it would be so everywhere, or the flow has begun",
     Scope.SAME_LATER: "the same candidate a little later; it is no attempt",
     Scope.AGAIN_THEN_HOP: "the same candidate once more, then the next one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,6 +60,14 @@ def test_a_name_says_what_tells_candidates_apart(
     candidates: list[tuple[str, str, str]], expected: tuple[str, ...]
 ) -> None:
     assert names_of([a_candidate(*each) for each in candidates]) == expected
+
+
+def test_projects_tell_candidates_apart() -> None:
+    ours, theirs = (
+        replace(a_candidate("a", "n1", "SPOT"), project=project) for project in ("ours", "theirs")
+    )
+
+    assert names_of([ours, theirs]) == ("a (ours)", "a (theirs)")
 
 
 def test_a_strategy_is_named_however_it_is_written() -> None:

@@ -507,7 +507,7 @@ def test_the_error_reason_counts_before_the_code_and_the_code_before_the_words()
     )
     coded = classify(when=AT_CREATE, grpc_code="PERMISSION_DENIED", text=STOCKOUT)
 
-    assert (said.scope, coded.scope) == (Scope.SAME_LATER, Scope.STOP)
+    assert (said.scope, coded.scope) == (Scope.SAME_LATER, Scope.OTHER_PROJECT)
 
 
 @pytest.mark.parametrize(
@@ -538,6 +538,7 @@ def test_a_create_s_code_counts_before_a_job_s() -> None:
         (RefusalReason.QUOTA, Scope.HOP_NEVER_BACK),
         (RefusalReason.WRONG_REQUEST, Scope.STOP),
         (RefusalReason.CANCELLED, Scope.STOP),
+        (RefusalReason.ACCESS, Scope.OTHER_PROJECT),
         (RefusalReason.RATE, Scope.SAME_LATER),
         (RefusalReason.INTERNAL, Scope.AGAIN_THEN_HOP),
         (RefusalReason.PREEMPTED, Scope.NEXT_AS_RESTART),

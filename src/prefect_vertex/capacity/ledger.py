@@ -22,17 +22,25 @@ _ADVICE = (
     "Add regions, another machine_type or strategy FLEX_START, ask for more quota, "
     "or raise the limits in capacity."
 )
-_OTHER_WANTS = frozenset({RefusalReason.NOT_HERE, RefusalReason.NETWORK, RefusalReason.IMAGE})
+_OTHER_WANTS = frozenset(
+    {
+        RefusalReason.NOT_HERE,
+        RefusalReason.ACCESS,
+        RefusalReason.NETWORK,
+        RefusalReason.IMAGE,
+    }
+)
 """Answers that neither machines nor quota would change."""
 
 
 def names_of(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     """How messages name candidates: the location, and whatever else tells them apart."""
-    traits = [_traits(each) for each in candidates]
-    differ = [len(set(each)) > 1 for each in zip(*traits, strict=True)]
+    traits = [(each.project, *_traits(each)) for each in candidates]
+    differs, _, *differ = [len(set(each)) > 1 for each in zip(*traits, strict=True)]
     names = []
-    for location, *others in traits:
-        told = [text for text, tells in zip(others, differ[1:], strict=True) if tells and text]
+    for project, location, *others in traits:
+        pairs = zip((project, *others), (differs, *differ), strict=True)
+        told = [text for text, tells in pairs if tells and text]
         names.append(f"{location} ({', '.join(told)})" if told else location)
     return tuple(
         f"{name} [{place}]" if names.count(name) > 1 else name

@@ -25,6 +25,8 @@ class Scope(Enum):
     """Not allowed that much here: the next candidate, and never this one again."""
     HOP = "hop"
     """A fault of the image here: the next candidate; a later pass may find it mended."""
+    OTHER_PROJECT = "other-project"
+    """A right is missing: no candidate of this project with these credentials any more."""
     STOP = "stop"
     """Wrong request, or cancelled: no candidate is tried any more."""
     SAME_LATER = "same-later"
@@ -64,7 +66,7 @@ SCOPE_OF: Final[dict[RefusalReason, Scope]] = {
     RefusalReason.QUOTA: Scope.HOP_NEVER_BACK,
     RefusalReason.NOT_HERE: Scope.HOP_NEVER_BACK,
     RefusalReason.WRONG_REQUEST: Scope.STOP,
-    RefusalReason.ACCESS: Scope.STOP,
+    RefusalReason.ACCESS: Scope.OTHER_PROJECT,
     RefusalReason.RATE: Scope.SAME_LATER,
     RefusalReason.INTERNAL: Scope.AGAIN_THEN_HOP,
     RefusalReason.AILING: Scope.HOP_COME_BACK,

@@ -59,7 +59,7 @@ class Try:
     @property
     def rules_out(self) -> bool:
         """Whether its candidate is not tried again."""
-        return self.scope in {Scope.HOP_NEVER_BACK, Scope.STOP}
+        return self.scope in {Scope.HOP_NEVER_BACK, Scope.OTHER_PROJECT, Scope.STOP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from prefect_vertex.capacity.ledger import parse_names
+from prefect_vertex.capacity.refusals import Scope
 from prefect_vertex.capacity.walk import Trail, Try, begun_anew, restarted
 from prefect_vertex.lifecycle.diagnosis import diagnose
 from prefect_vertex.lifecycle.outcomes import TerminationReason
-from prefect_vertex.lifecycle.run import RunView
+from prefect_vertex.lifecycle.run import NAMES_LABEL, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
+from prefect_vertex.planning.spec import Candidate
 from prefect_vertex.reconciler.answers import Answer, try_of_started
 from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.care import Care
@@ -26,7 +29,8 @@ _NO_ROOM_THERE = frozenset(
 
 def due_trail(care: Care, view: RunView, assignment: Assignment, now: datetime) -> Trail:
     """The trail that the due attempt goes on with, or begins."""
-    return _with_skipped(_due_trail(care, view, assignment), assignment, now)
+    trail = _with_skipped(_due_trail(care, view, assignment), assignment, now)
+    return with_projects(trail, assignment)
 
 
 def _due_trail(care: Care, view: RunView, assignment: Assignment) -> Trail:
@@ -64,6 +68,44 @@ def _with_skipped(trail: Trail, assignment: Assignment, now: datetime) -> Trail:
         if place not in known
     ]
     return replace(trail, ruled_out=(*trail.ruled_out, *more)) if more else trail
+
+
+def with_projects(trail: Trail, assignment: Assignment) -> Trail:
+    """Rule out what a project has refused elsewhere already, for a right that is missing there.
+
+    It is no attempt either.
+    """
+    candidates = assignment.spec.candidates
+    every = (*trail.ruled_out, *trail.tries)
+    out = {each.candidate for each in every if each.rules_out}
+    more: list[Try] = []
+    for tried in every:
+        if tried.scope is not Scope.OTHER_PROJECT or tried.candidate >= len(candidates):
+            continue
+        refused = candidates[tried.candidate]
+        for place, candidate in enumerate(candidates):
+            if place not in out and _asks_as(candidate) == _asks_as(refused):
+                out.add(place)
+                moment = tried.ended_at
+                more.append(
+                    replace(tried, attempt=0, candidate=place, begun_at=moment, ended_at=moment)
+                )
+    return replace(trail, ruled_out=(*trail.ruled_out, *more)) if more else trail
+
+
+def holds_everywhere(scope: Scope, care: Care, view: RunView) -> bool:
+    """Whether every candidate would get that answer."""
+    if scope is not Scope.OTHER_PROJECT:
+        return scope is Scope.STOP
+    if care.assignment is None:
+        # Where the others are, whoever claims the run knows.
+        return len(parse_names(view.labels.get(NAMES_LABEL, ""))) <= 1
+    return len({_asks_as(each) for each in care.assignment.spec.candidates}) == 1
+
+
+def _asks_as(candidate: Candidate) -> tuple[str, str]:
+    """Whose rights its job needs, and where: the same for all regions of a project."""
+    return candidate.project, candidate.credentials_key
 
 
 def _first_after(care: Care, view: RunView, assignment: Assignment, job: JobSnapshot | None) -> int:

@@ -41,7 +41,7 @@ from prefect_vertex.reconciler.answers import (
 )
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.ports import World
-from prefect_vertex.reconciler.trails import due_trail, place_of
+from prefect_vertex.reconciler.trails import due_trail, holds_everywhere, place_of, with_projects
 from prefect_vertex.runs.port import PrefectUnavailableError, Proposal
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Walker:
                 care.look_at = due
                 return False
         trail = self._longer(care, view, answer)
-        if answer.refusal.scope is Scope.STOP:
+        if holds_everywhere(answer.refusal.scope, care, view):
             if len(trail.told) > 1:
                 await self._publish(care, view, trail, "The walk ended: no other place helps.")
             await self._settle(view, trail, answer)
@@ -152,6 +152,7 @@ class Walker:
         if assignment is None:  # pragma: no cover - asked by the caller
             return answer.otherwise
         count = len(assignment.spec.candidates)
+        trail = with_projects(trail, assignment)
         step = next_try(trail, count, assignment.capacity, now)
         await self._settle(view, trail, answer)
         care.trail, care.trail_text = trail, format_trail(trail)
