@@ -52,6 +52,14 @@ def test_a_second_pool_of_the_users_keeps_its_count_beside_one_worker() -> None:
     assert lay_out_pools([FIRST, {"replica_count": "3"}], 1)[1].replicas == 3
 
 
+def test_a_second_pool_that_says_no_number_has_what_one_worker_leaves_for_it() -> None:
+    """That is none: how many there are in all is the variable's to say."""
+    own = {"machine_spec": {"machine_type": "e2-standard-4"}}
+    server = {"container_spec": {"image_uri": "server"}}
+    assert [pool.replicas for pool in lay_out_pools([FIRST, own], 1)] == [1]
+    assert [pool.replicas for pool in lay_out_pools([FIRST, own, server], 1)] == [1, 0, 1]
+
+
 def test_counts_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(PlanError, match=r"pool 1 has 4 replicas, but .* is 2") as caught:
         lay_out_pools([FIRST, {"replica_count": 2}], 5)
@@ -61,12 +69,12 @@ def test_counts_that_contradict_each_other_are_refused() -> None:
 
 def test_a_command_of_its_own_does_not_take_the_first_pools_args() -> None:
     pool = {"container_spec": {"command": ["sh"]}}
-    assert "args" not in lay_out_pools([FIRST, pool], 1)[1].spec["container_spec"]
+    assert "args" not in lay_out_pools([FIRST, pool], 2)[1].spec["container_spec"]
 
 
 def test_a_part_of_a_machine_changes_only_that_part() -> None:
     pool = {"machine_spec": {"tpu_topology": "2x2"}}
-    assert lay_out_pools([FIRST, pool], 1)[1].spec["machine_spec"] == {
+    assert lay_out_pools([FIRST, pool], 2)[1].spec["machine_spec"] == {
         "machine_type": "n1-standard-8",
         "tpu_topology": "2x2",
     }

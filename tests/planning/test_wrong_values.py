@@ -206,7 +206,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "reserved_ip_ranges",
     ),
     "the machine of another pool": (
-        pools({"machine_spec": {"machine_type": "n1-standard-4", "accelerator_count": 1}}),
+        pools(
+            {
+                "replica_count": 1,
+                "machine_spec": {"machine_type": "n1-standard-4", "accelerator_count": 1},
+            }
+        ),
         "job_spec.worker_pool_specs[1]: accelerator_count is 1, but accelerator_type is not set",
         "accelerator_type",
     ),
@@ -240,6 +245,10 @@ def test_an_image_that_a_registry_can_have_is_taken(a_plan: APlan, name: str) ->
 
 SUSPICIOUS: dict[str, tuple[dict[str, Any], str]] = {
     "many replicas": ({"worker_count": 100_001}, "The job has 100001 replicas: look at worker"),
+    "workers of whom there are none": (
+        pools({"machine_spec": {"machine_type": "e2-standard-4"}}),
+        "worker_count is 1, which leaves no replica for worker_pools[1] (its workers): it is left",
+    ),
     "a server that runs the flow": (
         pools({}, {"replica_count": 1}),
         "worker_pools[2] (parameter or reduction servers) brings neither an image nor a command",
@@ -285,7 +294,7 @@ SUSPICIOUS: dict[str, tuple[dict[str, Any], str]] = {
         "label 'prefect.io/flow-run-id' is left out: the worker sets it",
     ),
     "a machine of another pool": (
-        pools({"machine_spec": {"machine_type": "z9-standard-4"}}),
+        pools({"replica_count": 1, "machine_spec": {"machine_type": "z9-standard-4"}}),
         "job_spec.worker_pool_specs[1]: machine_type z9-standard-4 is not in the table",
     ),
 }

@@ -86,6 +86,16 @@ async def test_replicas_are_left_out_down_to_the_device_quota(surroundings: Surr
     assert found.skipped == {}
 
 
+async def test_workers_with_a_machine_of_their_own_are_left_out_to_the_last(
+    surroundings: Surroundings,
+) -> None:
+    pools = [{}, {"disk_spec": {"boot_disk_size_gb": 200}}]
+
+    found = await assigned(surroundings, Source(us_central1=1), worker_count=4, worker_pools=pools)
+
+    assert replicas(found) == [1]
+
+
 async def test_where_all_are_blocked_all_are_tried_as_they_are(surroundings: Surroundings) -> None:
     found = await assigned(surroundings, Source(us_central1=0), worker_count=4)
 

@@ -188,7 +188,7 @@ def _planned(
     job["job_spec"]["worker_pool_specs"] = [pool.spec for pool in pools]
     labels, dropped = _labels(spec.identity, given_labels, attempt)
     request = _request(candidate, job, name, labels)
-    warnings += pool_warnings(drafts)
+    warnings += pool_warnings(candidate.job_spec.get("worker_pool_specs"), drafts)
     warnings += [line for pool in pools for line in pool.warnings]
     warnings += _check_sent(request, candidate)
     warnings += [_of_dropped(key, spec.identity) for key in dropped]

@@ -67,7 +67,8 @@ def lay_out_pools(given: object, worker_count: int) -> tuple[PoolLayout, ...]:
 
     Args:
         given: `worker_pool_specs` as the template rendered it, without nulls.
-        worker_count: Replicas in all; 1 leaves the pools as they are written.
+        worker_count: Replicas in all, but for what pools say themselves: with 1 a second pool has
+            its own number, and is left out where it has none.
 
     Raises:
         PlanError: There is no first pool, or counts contradict each other.
@@ -86,6 +87,8 @@ def lay_out_pools(given: object, worker_count: int) -> tuple[PoolLayout, ...]:
     if worker_count > 1:
         pools = pools if len(pools) > 1 else [first, {}]
         pools[1] = followers(pools[1], worker_count)
+    elif len(pools) > 1 and "replica_count" not in pools[1]:
+        pools = [first, {}, *pools[2:]] if pools[2:] else [first]
     return tuple(
         PoolLayout(
             spec=counted(
@@ -180,9 +183,20 @@ def _brought(pool: Pool) -> tuple[object, ...]:
     return package, container.get("image_uri"), container.get("command")
 
 
-def pool_warnings(pools: Sequence[PoolLayout]) -> tuple[str, ...]:
-    """What is likely to be a mistake in pools that Vertex AI takes."""
+def pool_warnings(given: object, pools: Sequence[PoolLayout]) -> tuple[str, ...]:
+    """What is likely to be a mistake in pools that Vertex AI takes.
+
+    Args:
+        given: `worker_pool_specs` before they were laid out.
+        pools: As they are sent.
+    """
     found: list[str] = []
+    has_workers = len(pools) > 1 and pools[1].replicas
+    if isinstance(given, Sequence) and len(given) > 1 and given[1] and not has_workers:
+        found.append(
+            f"worker_count is 1, which leaves no replica for worker_pools[1] ({ROLES[1]}): it is "
+            "left out. Set worker_count to the replicas in all."
+        )
     replicas = sum(pool.replicas for pool in pools)
     if replicas > MANY_REPLICAS:
         found.append(f"The job has {replicas} replicas: look at worker_count and replica_count.")
