@@ -31,6 +31,18 @@ def test_an_error_is_told_in_its_first_line_and_without_a_password() -> None:
     assert told(caught.value) == "Client error '401 Unauthorized' for url 'http://…@host/api/a@b'"
 
 
+@pytest.mark.parametrize("password", ["hun'ter2", 'hun"ter2', "hun ter2", "hun@ter2", "hun<ter2>"])
+def test_whatever_password_the_http_client_takes_is_neither_told_nor_shown(password: str) -> None:
+    """It escapes most of these in what it quotes, but no apostrophe."""
+    url = f"http://me:{password}@host/api"
+    request = httpx.Request("GET", url)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        httpx.Response(401, request=request).raise_for_status()
+
+    assert told(caught.value) == "Client error '401 Unauthorized' for url 'http://…@host/api'"
+    assert hidden_in(url) == (url, f"me:{password}", password)
+
+
 def test_what_is_hidden_of_an_address_is_it_its_user_and_the_password() -> None:
     assert hidden_in("http://me:hunter2@host/api") == (
         "http://me:hunter2@host/api",

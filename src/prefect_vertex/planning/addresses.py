@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-# As httpx writes them: a slash, a quote or white space in a password is escaped there.
-_USER = re.compile(r"(?<=://)[^/\s?#'\"]*@")
+# As httpx writes them: in a password all of these are escaped there.
+_USER = re.compile(r'(?<=://)[^/\s?#"]*@')
+# As people write them: httpx takes an address with white space or a quote in its password.
+_USER_OF_ONE = re.compile(r"(?<=://)[^/?#]*@")
 
 
 def shown_url(url: str) -> str:
@@ -17,7 +19,7 @@ def shown_url(url: str) -> str:
 
 def hidden_in(url: str) -> tuple[str, ...]:
     """What is never shown of an address: all of it, who it names, and the password."""
-    found = _USER.search(url)
+    found = _USER_OF_ONE.search(url)
     if found is None:
         return ()
     user = found[0].removesuffix("@")
