@@ -38,6 +38,7 @@ B200 = gpu("a4-highgpu-8g", "NVIDIA_B200", 8)
 CPU = {"machine_spec": {"machine_type": "n1-standard-4"}}
 POD = {"machine_spec": {"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "4x4"}}
 SPOT = {"scheduling": {"strategy": "SPOT"}}
+LOW_COST = {"scheduling": {"strategy": "LOW_COST"}}
 FLEX_START = {"scheduling": {"strategy": "FLEX_START"}}
 
 
@@ -122,6 +123,13 @@ REFUSED = [
         id="documented: Spot VMs cannot be TPU pods",
     ),
     pytest.param(
+        with_(POD, **LOW_COST),
+        MachineSpecError,
+        "strategy",
+        "LOW_COST is not offered for TPU pods",
+        id="Spot VMs cannot be TPU pods, by its older name",
+    ),
+    pytest.param(
         with_(gpu("g2-standard-8", "NVIDIA_L4", 1, **affinity("SPECIFIC_RESERVATION"))),
         PlanError,
         "reservation_affinity",
@@ -152,7 +160,7 @@ REFUSED = [
             "cannot be used with strategy",
             id=f"documented: reservations not with {s['scheduling']['strategy']}",
         )
-        for s in (SPOT, FLEX_START)
+        for s in (SPOT, LOW_COST, FLEX_START)
     ),
     pytest.param(
         with_(
@@ -184,6 +192,13 @@ REFUSED = [
         "strategy",
         "has its machines; strategy is SPOT",
         id="documented: a persistent resource has no scheduling strategy",
+    ),
+    pytest.param(
+        with_(CPU, persistent_resource_id="mine", **LOW_COST),
+        SchedulingError,
+        "strategy",
+        "has its machines; strategy is LOW_COST",
+        id="a persistent resource has no scheduling strategy, by its older name either",
     ),
     pytest.param(
         with_(

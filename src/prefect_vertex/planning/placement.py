@@ -20,6 +20,7 @@ from prefect_vertex.errors import MachineSpecError, PlanError, SchedulingError
 from prefect_vertex.planning.fields import path_of, variable_of
 from prefect_vertex.planning.machines import ACCELERATORS
 from prefect_vertex.planning.naming import region_of
+from prefect_vertex.planning.scheduling import SPOT_STRATEGIES
 from prefect_vertex.planning.spelling import listed, shown, with_article
 from prefect_vertex.planning.tpu import is_tpu, is_tpu_pod
 
@@ -40,6 +41,7 @@ _WITH_FLEX_START = (
     *("NVIDIA_L4", "NVIDIA_TESLA_A100", "NVIDIA_A100_80GB", "NVIDIA_H100_80GB"),
     *("NVIDIA_H100_MEGA_80GB", "NVIDIA_H200_141GB", "NVIDIA_B200"),
 )
+_SPOT_OR_FLEX_START = SPOT_STRATEGIES | {"FLEX_START"}
 _SEND_ANYWAY = "To send it anyway, set validate_hardware to warn."
 
 
@@ -152,9 +154,10 @@ def _flex_start(spec: Values) -> Iterator[PlanError]:
 
 
 def _spot(spec: Values) -> Iterator[PlanError]:
-    if _strategy(spec) == "SPOT" and any(is_tpu_pod(machine) for machine in _machines(spec)):
+    strategy = _strategy(spec)
+    if strategy in SPOT_STRATEGIES and any(is_tpu_pod(machine) for machine in _machines(spec)):
         yield MachineSpecError(
-            "SPOT is not offered for TPU pods, which take more than one host.",
+            f"{strategy} is not offered for TPU pods, which take more than one host.",
             variable="strategy",
             hint=f"Ask for a topology of one host, or set strategy to STANDARD. {_SEND_ANYWAY}",
         )
@@ -177,7 +180,7 @@ def _reservation(spec: Values) -> Iterator[PlanError]:
         if kind not in {"ANY_RESERVATION", "SPECIFIC_RESERVATION"}:
             continue
         strategy = _strategy(spec)
-        if strategy in {"SPOT", "FLEX_START"}:
+        if strategy in _SPOT_OR_FLEX_START:
             yield _affinity(
                 f"A reservation cannot be used with strategy {strategy}.",
                 f"Set strategy to STANDARD, or remove reservation_affinity. {_SEND_ANYWAY}",
@@ -222,7 +225,7 @@ def _persistent_resource(spec: Values) -> Iterator[PlanError]:
             hint="Write the id alone, without project and location.",
         )
     strategy = _strategy(spec)
-    if strategy in {"SPOT", "FLEX_START"}:
+    if strategy in _SPOT_OR_FLEX_START:
         yield SchedulingError(
             f"A job on a persistent resource has its machines; strategy is {strategy}.",
             variable="strategy",
