@@ -81,7 +81,7 @@ class Replica:
         barriers again that it had come to, without the others.
 
         Raises:
-            ReplicaError: Another replica has left without coming, or was lost two minutes ago, all
+            ReplicaError: Another replica has left without coming, or was lost a minute ago, all
                 replicas wait at different places, this is not the process of the flow, or there is
                 no staging bucket.
         """
