@@ -285,11 +285,6 @@ def test_what_cannot_be_rendered_is_the_fault_and_names_the_candidate(
             "candidate 2 of 2 (europe-west4, STANDARD): strategy is STANDARD and scheduling",
         ),
         (
-            {"strategy": ["SPOT", "FLEX_START"], "provisioning_timeout_seconds": 600},
-            SchedulingError,
-            "candidate 2 of 2 (europe-west4, FLEX_START): provisioning_timeout_seconds is 600",
-        ),
-        (
             {"candidates": [{"region": None}, {}]},
             PlanError,
             "candidate 1 of 2 (no region): region is not set",
@@ -304,6 +299,31 @@ def test_what_cannot_be_run_is_refused_for_its_candidate(
     error = fault_of(configuration)
     assert isinstance(error, kind)
     assert words in str(error)
+
+
+PATCH = {"op": "add", "path": "/job_spec/scheduling/strategy"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({"strategy": ["SPOT", "FLEX_START"]}, 1),
+        ({"job_spec_patch": [{**PATCH, "value": "FLEX_START"}]}, 0),
+        ({"strategy": "FLEX_START", "job_spec_patch": [{**PATCH, "value": "SPOT"}]}, None),
+    ],
+)
+def test_a_timeout_within_the_wait_for_machines_is_refused_as_the_job_is_sent(
+    resolved: Resolved, variables: dict[str, Any], refused: int | None
+) -> None:
+    configuration = resolved(gpu_type="L4", provisioning_timeout_seconds=600, **variables)
+    spec = configuration.run_spec("p")
+    found = {}
+    for each in spec.candidates:
+        try:
+            build_plan(spec, each, attempt=1, bootstrap="pass")
+        except SchedulingError as error:
+            found[each.index] = error.variable
+    assert found == ({} if refused is None else {refused: "provisioning_timeout_seconds"})
 
 
 def test_a_persistent_resource_is_not_looked_for_in_a_second_region(a_world: AWorld) -> None:

@@ -46,7 +46,12 @@ from prefect_vertex.planning.naming import (
 )
 from prefect_vertex.planning.placement import check_locations, check_placement
 from prefect_vertex.planning.pools import pool_warnings
-from prefect_vertex.planning.scheduling import DEFAULT_TIMEOUT, SPOT_STRATEGIES, parse_strategy
+from prefect_vertex.planning.scheduling import (
+    DEFAULT_TIMEOUT,
+    SPOT_STRATEGIES,
+    check_patience,
+    parse_strategy,
+)
 from prefect_vertex.planning.sizing import ResourcePlan
 from prefect_vertex.planning.spec import Candidate, RunIdentity, RunSpec, Target
 
@@ -232,6 +237,7 @@ def _check_sent(request: types.CreateCustomJobRequest, candidate: Candidate) -> 
     )
     named = {key: value for key, value in sent.items() if key not in {"display_name", "labels"}}
     check_locations(named, candidate.location)
+    check_patience(sent["job_spec"].get("scheduling", {}), candidate.gang_seconds)
     warnings = [
         *check_job_parts(sent["job_spec"]),
         *unknown_enum_numbers(types.CustomJob.pb(request.custom_job).job_spec, "job_spec"),

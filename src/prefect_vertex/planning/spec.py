@@ -69,7 +69,8 @@ class Candidate:
         replicas: What replicas but the first do: run the flow as flow runs of their own, or the
             command as it is.
         gang_start: Whether no replica begins before all have checked in.
-        gang_seconds: How long they wait for each other; None: as long as it takes.
+        gang_seconds: How long they wait for each other, from which on the job is given up; None: as
+            long as it takes.
         credentials_key: Which credentials reach it; opaque here, "" for the worker's own.
         validate_hardware: What an impossible machine and accelerator gets: an error or a warning.
         secret_env: Names in `env` whose values are never shown, though they are sent.

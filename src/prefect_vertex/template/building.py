@@ -11,7 +11,7 @@ from prefect_vertex.errors import PlanError
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.planning.command import argument_list, check_launch
 from prefect_vertex.planning.fields import without_nulls
-from prefect_vertex.planning.scheduling import SPOT_STRATEGIES, check_patience
+from prefect_vertex.planning.scheduling import SPOT_STRATEGIES
 from prefect_vertex.planning.spec import Candidate
 from prefect_vertex.template import resources, secrets, storage
 from prefect_vertex.template.job import job_parts
@@ -63,7 +63,6 @@ def build_candidate(
         service_account=credentials.service_account or service_account,
     )
     check_launch(configuration.python_command, configuration.setup_command)
-    check_patience(job_spec["scheduling"], configuration.provisioning_timeout_seconds)
     job_spec, _ = resources.with_hardware(configuration, job_spec)
     guarded = secrets.guard(configuration, job_spec)
     return Candidate(
