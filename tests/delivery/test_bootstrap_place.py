@@ -94,6 +94,8 @@ def test_what_is_given_beforehand_wins(
         '{"cluster": {"workerpool0": ["a:1"]}, "task": {"type": "workerpool0"}}',
         '{"cluster": ["a:1"], "task": {"type": "workerpool0", "index": 0}}',
         '{"cluster": {"workerpool0": 1}, "task": {"type": "workerpool0", "index": 0}}',
+        '{"cluster": {"workerpool0": "a:1"}, "task": {"type": "workerpool0", "index": 0}}',
+        '{"cluster": {"workerpool0": {"0": "a"}}, "task": {"type": "workerpool0", "index": 0}}',
         "[" * 100_000,
         *(
             f'{{"cluster": {{"chief": ["a", "b"]}}, "task": {{"type": "chief", "index": {index}}}}}'
