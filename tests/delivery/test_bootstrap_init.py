@@ -191,7 +191,12 @@ def _pidfd(pid: int) -> int:
 
 @pytest.mark.parametrize(
     ("state", "last", "runs"),
-    [("PENDING", "execute", 2), ("RUNNING", "execute", 1), ("PENDING", "other", 1)],
+    [
+        ("PENDING", "execute", 2),
+        ("RUNNING", "execute", 1),
+        ("PENDING", "other", 1),
+        ("deleted meanwhile", "execute", 1),
+    ],
 )
 def test_prefect_s_command_runs_once_more_where_its_run_had_not_started(
     bootstrap_env: dict[str, str],
@@ -202,14 +207,17 @@ def test_prefect_s_command_runs_once_more_where_its_run_had_not_started(
     runs: int,
 ) -> None:
     """Prefect gives up at its first connection: an API that was away for seconds costs no run."""
+    count = tmp_path / "count"
 
     def script(asked: Any) -> tuple[int, bytes]:
-        if asked.method == "GET":
-            return 200, f'{{"state_type": "{state}"}}'.encode()
-        return 201, b""
+        if asked.method != "GET":
+            return 201, b""
+        if state.isupper() or not count.exists():
+            return 200, f'{{"state_type": "{state.upper()}"}}'.encode()
+        return 404, b"{}"
 
     env = {"PREFECT_API_URL": serve(script).url, "PREFECT__FLOW_RUN_ID": "r"}
-    program = f"echo >> {shlex.quote(str(tmp_path / 'count'))}; exit 3"
+    program = f"echo >> {shlex.quote(str(count))}; exit 3"
     command = [sys.executable, "-I", "-S", "-c", packed_bootstrap(), "sh", "-c", program, last]
     done = subprocess.run(
         [*UNSHARE, *command],
@@ -220,5 +228,5 @@ def test_prefect_s_command_runs_once_more_where_its_run_had_not_started(
     )
 
     assert done.returncode == 3
-    assert (tmp_path / "count").read_text() == "\n" * runs
+    assert count.read_text() == "\n" * runs
     assert ("running it again" in done.stdout) is (runs == 2)

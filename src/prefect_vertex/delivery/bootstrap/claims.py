@@ -96,8 +96,8 @@ def claim(replica: str) -> None:
 
 def is_unstarted() -> bool:
     """Whether the flow run still waits for its process, once the Prefect API answers again."""
-    run = "/flow_runs/" + env.get("PREFECT__FLOW_RUN_ID", "")
-    return bool(claim_path("") and ask(run)["state_type"] == "PENDING")
+    seen: Any = claim_path("") and ask("/flow_runs/" + env["PREFECT__FLOW_RUN_ID"])
+    return seen not in ("", ABSENT) and str(seen["state_type"]) == "PENDING"
 
 
 def judge(replica: str, holder: Any, own: Any) -> None:

@@ -57,8 +57,7 @@ def take_place() -> str:
     if text:
         try:
             spec = json.loads(text)
-            # A text has a length too, and is no list of hosts.
-            counts = {pool: list.__len__(hosts) for pool, hosts in spec["cluster"].items()}
+            counts = {pool: len(hosts + []) for pool, hosts in spec["cluster"].items()}  # noqa: RUF005 - a text is no list
             pool = spec["task"]["type"]
             # By its text: 1.9 and true would be 1. An evaluator's pool need not be listed.
             rank = range(counts.get(pool, 99 * (pool not in COUNTED))).index(
