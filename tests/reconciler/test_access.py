@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prefect_vertex.errors import AccessDeniedError, ServiceVerdict
+from prefect_vertex.lifecycle.outcomes import TerminationReason
 from prefect_vertex.lifecycle.run import RunState
 from prefect_vertex.planning.spec import Target
 
@@ -96,11 +97,12 @@ async def test_a_right_that_is_missing_everywhere_ends_the_run_at_once(stage: St
 
 async def test_rights_that_no_project_gives_are_no_want_of_machines(stage: Stage) -> None:
     deny(stage, (OURS, A), (OURS, B), (THEIRS, A))
-    run, _ = await submitted(stage, await stage.worker(), BOTH)
+    run, ticket = await submitted(stage, await stage.worker(), BOTH)
     await stage.tick(2)
 
     assert creates(stage) == {(OURS, A): 1, (THEIRS, A): 1}
     assert run.name == "Crashed"
+    assert (await ticket.wait_ended()).reason is TerminationReason.PERMISSION
     assert run.message.startswith("The job could not begin in ")
     assert run.message.count("a permission is missing") == 3
 

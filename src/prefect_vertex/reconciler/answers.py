@@ -128,9 +128,12 @@ def _words_of(error: ServiceError) -> str:
 
 def reason_of_end(trail: Trail, names: Sequence[str]) -> TerminationReason:
     """Why a walk came to nothing, for those who are told of its end."""
+    reasons = {each.reason for each in trail.last_answers.values()}
+    if reasons == {RefusalReason.ACCESS}:
+        return TerminationReason.PERMISSION
     if not is_want_of_capacity(trail, names):
         return TerminationReason.UNKNOWN
-    only_quota = {each.reason for each in trail.last_answers.values()} == {RefusalReason.QUOTA}
+    only_quota = reasons == {RefusalReason.QUOTA}
     return TerminationReason.QUOTA if only_quota else TerminationReason.NO_CAPACITY
 
 
