@@ -136,6 +136,7 @@ def test_every_pair_is_there_once_in_the_order_given(
         {"region": "a", "regions": ["b", "b"]},
         {"region": "a", "strategy": ["SPOT", "spot"], "regions": ["b"]},
         {"region": "a", "candidates": [{"region": "a"}, {"region": "b"}, {}]},
+        {"region": "a", "candidates": [{"strategy": None}, {"region": "b"}, {"strategy": " "}]},
     ],
 )
 def test_a_candidate_that_is_there_twice_is_tried_once_with_a_warning(

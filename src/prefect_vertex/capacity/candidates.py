@@ -247,8 +247,14 @@ def _patches_left_alone(operation: Mapping[str, Any]) -> bool:
 
 
 def _key(variables: Variables) -> str:
-    """What two candidates share when they would be the same job."""
-    told = {name: value for name, value in variables.items() if name not in _OF_THE_RUN}
+    """What two candidates share when they would be the same job: a null or blank is unset."""
+    told = {
+        name: value
+        for name, value in variables.items()
+        if name not in _OF_THE_RUN
+        and value is not None
+        and not (isinstance(value, str) and not value.strip())
+    }
     if isinstance(told.get("strategy"), str):
         told["strategy"] = snake_case(told["strategy"]).upper()
     return json.dumps(told, sort_keys=True, default=repr)
