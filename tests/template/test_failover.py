@@ -326,6 +326,29 @@ def test_a_timeout_within_the_wait_for_machines_is_refused_as_the_job_is_sent(
     assert found == ({} if refused is None else {refused: "provisioning_timeout_seconds"})
 
 
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "may wait for 1 day, 0:00:00"),
+        ({"max_wait_duration": "3600s"}, "may wait for 1:00:00"),
+        ({"max_wait_duration": 0}, "may wait for ever"),
+        ({"max_wait_duration": "1800s"}, None),
+        ({"capacity": {"max_wall_seconds": 90_000}}, None),
+        ({"capacity": {"max_wall_seconds": 0}}, None),
+        ({"strategy": ["SPOT", "FLEX_START"]}, None),
+        ({"strategy": "FLEX_START"}, None),
+    ],
+)
+def test_a_wait_that_leaves_the_candidates_after_it_no_time_is_told(
+    resolved: Resolved, variables: dict[str, Any], words: str | None
+) -> None:
+    asked = {"strategy": ["FLEX_START", "STANDARD"], "gpu_type": "L4", **variables}
+    found = [line for line in resolved(**asked).warnings if "max_wall_seconds" in line]
+    assert len(found) == (words is not None)
+    for line in found:
+        assert line.startswith(f"candidate 1 of 2 (europe-west4, FLEX_START) {words}")
+
+
 def test_a_persistent_resource_is_not_looked_for_in_a_second_region(a_world: AWorld) -> None:
     template = base_job_template()
     template["job_configuration"]["job_spec"]["persistent_resource_id"] = "mine"

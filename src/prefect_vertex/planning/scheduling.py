@@ -212,6 +212,18 @@ def check_scheduling(scheduling: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def longest_wait(scheduling: Mapping[str, Any]) -> timedelta:
+    """How long a FLEX_START job may wait for its machines; 0: without end.
+
+    Raises:
+        SchedulingError: `max_wait_duration` is no duration.
+    """
+    given = scheduling.get("max_wait_duration")
+    return parse_duration(
+        _FLEX_START_WAIT if given is None else given, "scheduling.max_wait_duration"
+    )
+
+
 def check_patience(
     scheduling: Mapping[str, Any],
     provisioning_timeout_seconds: float | None,
@@ -224,10 +236,7 @@ def check_patience(
     strategy = parse_strategy(scheduling.get("strategy", 0), "scheduling.strategy")
     if strategy != "FLEX_START" or provisioning_timeout_seconds is None:
         return
-    given = scheduling.get("max_wait_duration")
-    wait = parse_duration(
-        _FLEX_START_WAIT if given is None else given, "scheduling.max_wait_duration"
-    )
+    given, wait = scheduling.get("max_wait_duration"), longest_wait(scheduling)
     if wait and provisioning_timeout_seconds >= (wait + _PROVISIONING).total_seconds():
         return
     said = f"{'by default ' if given is None else ''}{wait}" if wait else "0, which is no limit"

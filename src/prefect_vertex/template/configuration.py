@@ -29,6 +29,7 @@ from prefect_vertex.template.building import (
 )
 from prefect_vertex.template.candidates import check_persistent_resources
 from prefect_vertex.template.facts import Origin, launch_facts
+from prefect_vertex.template.job import about_waits
 from prefect_vertex.template.patience import patiently
 from prefect_vertex.template.prefect_settings import kept_back
 from prefect_vertex.template.render import about_clear_key, said_twice, set_variables
@@ -57,6 +58,8 @@ class VertexJobConfiguration(RenderedTemplate):
     def warnings(self) -> tuple[str, ...]:
         """What the user should know about the job variables, one line each."""
         found = [line for each in self.rendered for line in candidate_warnings(each)]
+        limit = self.capacity_policy().max_wall_seconds
+        found += about_waits(self.rendered, self.titles, limit)
         lines = masked_lines((*self._warnings, *found), self.hidden_anywhere)
         return tuple(dict.fromkeys(lines))
 

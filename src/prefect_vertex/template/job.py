@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel, Field
 from prefect_vertex.errors import PlanError, SchedulingError
 from prefect_vertex.planning.fields import without_nulls
 from prefect_vertex.planning.pools import merged_pools
-from prefect_vertex.planning.scheduling import parse_strategy
+from prefect_vertex.planning.scheduling import longest_wait, parse_strategy
 from prefect_vertex.template.render import is_unset
 
 ENCRYPTION_SPEC_TEMPLATE: dict[str, Any] = {"kms_key_name": "{{ encryption_spec_key }}"}
@@ -126,6 +127,30 @@ def waits(values: Rendered) -> bool:
         return strategy is not None and parse_strategy(strategy) == "FLEX_START"
     except SchedulingError:
         return False
+
+
+def about_waits(rendered: Sequence[Rendered], titles: Sequence[str], limit: float) -> list[str]:
+    """Candidates that may wait for so long that those after them come too late.
+
+    Args:
+        rendered: A run's candidates, in order.
+        titles: How messages name them.
+        limit: `capacity.max_wall_seconds`; 0: none.
+    """
+    found: list[str] = []
+    for each, title in zip(rendered[:-1], titles, strict=False):
+        if not limit or not waits(each):
+            continue
+        with suppress(PlanError):  # what is wrong there, the candidate's building says
+            scheduling = job_parts(each).job_spec["scheduling"]
+            wait = longest_wait(scheduling if isinstance(scheduling, Mapping) else {})
+            if not wait or wait.total_seconds() >= limit:
+                told = str(wait) if wait else "ever"
+                found.append(
+                    f"{title} may wait for {told} with FLEX_START, but "
+                    f"capacity.max_wall_seconds is {limit:g}: after such a wait no other is tried."
+                )
+    return found
 
 
 def names_wait(overrides: Mapping[str, Any]) -> bool:
