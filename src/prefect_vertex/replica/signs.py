@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 
 from prefect_vertex.replica.store import Entry
 
 NOTE = "heartbeat"
 _LONGEST_REASON = 2000
+_LONGEST_WORD = 4096
+"""Bytes that a value of an object's metadata may have (MAX_CUSTOM_METADATA_FIELD_VALUE_BYTES in
+https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1, read 2026-12)."""
+_LONGEST_ESCAPE = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +45,17 @@ def sign_word(
     told: bool = False,
     ended_because: str = "",
 ) -> str:
-    """A sign as it is written; `Meeting.say_alive` has the arguments."""
-    return json.dumps(
-        {
-            "state": "running" if left is None else "left",
-            "why": (left or ended_because)[:_LONGEST_REASON],
-            "told": told,
-            "progress": progress,
-        }
-    )
+    """A sign as it is written, in ASCII; `Meeting.say_alive` has the arguments."""
+    said = {
+        "state": "running" if left is None else "left",
+        "why": (left or ended_because)[:_LONGEST_REASON],
+        "told": told,
+        "progress": progress,
+    }
+    while (excess := len(word := json.dumps(said)) - _LONGEST_WORD) > 0:
+        # A character has more bytes where it is escaped.
+        said["why"] = str(said["why"])[: -math.ceil(excess / _LONGEST_ESCAPE)]
+    return word
 
 
 def read_sign(entry: Entry, silent_seconds: float) -> SignOfLife:
