@@ -133,7 +133,7 @@ REFUSED_CREATES = [
     # https://github.com/GoogleCloudPlatform/generative-ai/issues/151
     sample(
         "accelerators not for this project-O",
-        RefusalReason.WRONG_REQUEST,
+        RefusalReason.ACCESS,
         "List of found errors: 1.Field: job_spec.worker_pool_specs[0].machine_spec."
         "accelerator_count; Message: Accelerators are not supported for this project.",
         grpc_code="INVALID_ARGUMENT",
@@ -428,7 +428,6 @@ def test_what_one_place_does_not_have_rules_out_that_place(code: str, text: str)
         "Accelerator count 3 is not supported for accelerator k80.",
         "Replica count is not supported for machine type a2.",
         "boot_disk_type is not available in version v2.",
-        "Accelerators are not supported for this project.",
         "The machine type n1-standard-4 does not support accelerator NVIDIA_L4.",
         "Spot is not supported for us.",
     ],

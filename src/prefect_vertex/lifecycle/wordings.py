@@ -126,7 +126,7 @@ is_wrong: Final = _says(
     "unsupported accelerator",
     "no longer supported",
     "machine type .*not supported",
-    "not supported for (?:machine type|this project)",
+    "not supported for machine type",
     "must be in range",
     "list of found errors",
 )
@@ -143,6 +143,7 @@ is_not_set_up: Final = _says(
     "(?:api|service) is (?:not enabled|disabled)",
     "billing .*(?:disabled|required|not enabled|closed|must be enabled|not active)",
     "(?:enable|set up|requires?|without) (?:a )?billing",
+    "not supported for this project",
 )
 """Of the whole project, whatever the code."""
 is_no_right_to_act: Final = _says("permission to act as service account")
