@@ -167,6 +167,12 @@ def test_what_a_replica_says_is_shown_as_it_was_said(text: str) -> None:
     assert "https://" not in as_markdown(text)
 
 
+def test_no_words_on_a_page_show_a_password_in_an_address() -> None:
+    text = "cannot reach postgres://scott:hunter2@db/forecasts"
+
+    assert as_markdown(text) == "cannot reach postgres\\://…\\@db/forecasts"
+
+
 def test_a_replicas_words_and_the_runs_name_are_dead_text(
     told: Build, a_job: Build, a_run: Build
 ) -> None:

@@ -227,6 +227,19 @@ def test_who_the_api_s_address_names_is_secret_and_an_address_alone_is_not() -> 
     assert set(secret_texts({"env": {"PREFECT_API_URL": "http://host/api"}})) == set()
 
 
+def test_who_an_address_names_with_a_password_is_secret_in_any_variable() -> None:
+    """Also in one that the template does not use; a reference to a secret may be shown."""
+    given = {
+        "env": {"PIP_INDEX_URL": "https://token@pypi.example/simple", "A": "http://h:80/a@b"},
+        "unused": ["redis://:pw@h", "db://u:{{prefect.blocks.secret.db}}@h"],
+    }
+
+    assert without_secrets(given, ()) == {
+        "env": {"PIP_INDEX_URL": f"https://{MASK}@pypi.example/simple", "A": "http://h:80/a@b"},
+        "unused": [f"redis://{MASK}@h", "db://u:{{prefect.blocks.secret.db}}@h"],
+    }
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 SECRET = {"type": "string", "format": "password", "writeOnly": True}

@@ -273,3 +273,11 @@ def test_a_long_text_keeps_its_head_and_the_tail_that_holds_the_traceback(a_job:
     assert detail.startswith(exited(1))
     assert detail.endswith("ValueError: the end")
     assert len(detail) <= MAX_DETAIL_LENGTH + 10
+
+
+def test_a_password_in_an_address_that_a_replica_quoted_is_not_told(a_job: Jobs) -> None:
+    text = exited(1) + "\nOperationalError: postgres://scott:hun/ter2@db:5432/x refused it"
+
+    detail = diagnose(a_job("FAILED", error=(3, text)), RunPolicy()).detail
+
+    assert detail.endswith("OperationalError: postgres://…@db:5432/x refused it")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from prefect_vertex.planning.addresses import hidden_in, shown_url, told
+from prefect_vertex.planning.addresses import (
+    hidden_in,
+    passwords_in,
+    shown_url,
+    told,
+    trace_of,
+    without_user,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +57,45 @@ def test_what_is_hidden_of_an_address_is_it_its_user_and_the_password() -> None:
         "hunter2",
     )
     assert hidden_in("http://host/api") == hidden_in("http://host/a@b") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("postgres://scott:tiger@db/x", ["scott:tiger"]),
+        ("redis://:tiger@db", [":tiger"]),
+        ("postgres://scott:ti/g'er@db:5432/x", ["scott:ti/g'er"]),
+        ("http://a:b@h:1,socks5://c:d@h", ["a:b", "c:d"]),
+        ("--proxy http://a:b@h --index git+https://ghp_1@github.com/x", ["a:b", "ghp_1"]),
+        ("ssh://git@github.com/x", []),
+        ("http://proxy:3128/a@b", []),
+        ("gs://bucket/a:b@c", []),
+        ("http://[::1]:4200/a@b", []),
+        ("somebody@example.com:x", []),
+        ("postgres://u:{{prefect.blocks.secret.db}}@h", []),
+    ],
+)
+def test_who_is_named_with_a_password_is_found_in_any_text(text: str, found: list[str]) -> None:
+    assert list(passwords_in(text)) == found
+
+
+def test_a_port_before_a_path_is_no_password() -> None:
+    assert without_user("http://host:80/a@b, db://u:p/w@h") == "http://host:80/a@b, db://…@h"
+
+
+def test_a_trace_tells_the_place_and_the_causes_but_no_password() -> None:
+    request = httpx.Request("GET", "http://me:hunter2@host/api")
+
+    def ask() -> None:
+        try:
+            httpx.Response(401, request=request).raise_for_status()
+        except httpx.HTTPStatusError as error:
+            raise RuntimeError(str(error)) from error
+
+    with pytest.raises(RuntimeError) as caught:
+        ask()
+
+    trace = trace_of(caught.value)
+    assert "hunter2" not in trace
+    assert "in ask" in trace
+    assert trace.count("for url 'http://…@host/api'") == 2

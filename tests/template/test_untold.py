@@ -1,7 +1,11 @@
-"""No secret of a block is told, whichever variable it went into and whatever is wrong with that."""
+"""No secret is told, whichever variable it went into and whatever is wrong with that.
+
+Neither one of a block, nor a password in an address that somebody wrote there.
+"""
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +14,8 @@ import pytest
 
 from prefect_vertex.cli.plan import planned
 from prefect_vertex.errors import PlanError
-from prefect_vertex.template import VertexVariables
+from prefect_vertex.planning.masking import MASK
+from prefect_vertex.template import VertexVariables, base_job_template
 
 AWorld = Callable[..., Any]
 
@@ -60,6 +65,49 @@ def test_no_secret_is_told_of_a_variable(a_world: AWorld, name: str) -> None:
     for variables, secret in ways(name):
         world = a_world(run={**MINIMUM, **variables}, blocks={"secret/t": {"value": secret}})
         assert_tells_nothing(told(world), secret)
+
+
+ADDRESS = "postgres://scott:hunter2-hunter2@db.example/forecasts"
+
+
+@pytest.mark.parametrize("name", VertexVariables.model_fields)
+@pytest.mark.parametrize("is_default", [False, True])
+def test_no_password_in_an_address_is_told_of_a_variable(
+    a_world: AWorld, name: str, *, is_default: bool
+) -> None:
+    values: list[Any] = [
+        *(ADDRESS, f"run '{ADDRESS}", f"{'x' * 30} {ADDRESS}"),
+        [[ADDRESS], {"key": [f"--url={ADDRESS}'"]}],
+    ]
+    for value in values:
+        template = base_job_template()
+        run = {key: each for key, each in MINIMUM.items() if key != name}
+        if is_default:
+            template["variables"]["properties"][name]["default"] = value
+        else:
+            run[name] = value
+        text = told(a_world(run=run, template=template))
+        assert_tells_nothing(text, "hunter2-hunter2")
+
+
+@pytest.mark.parametrize("password", ["hunter2-hunter2", "x"])
+def test_a_password_in_an_address_stands_in_no_request(a_world: AWorld, password: str) -> None:
+    """Of a variable nothing is shown, so that a script can ask for it; of others all else is."""
+    address = f"http://scott:{password}@proxy:3128"
+    variables = {
+        "env": {"HTTP_PROXY": address, "PLAIN": "http://proxy:3128/a@b"},
+        "command": f"run --proxy={address}",
+        "setup_command": [f"pip install --proxy {address} x"],
+        "worker_pools": [{"container_spec": {"env": [{"name": "REDIS", "value": address}]}}],
+    }
+    (plan,) = planned(a_world(run={**MINIMUM, **variables}).resolve())
+    (pool,) = json.loads(plan.as_json())["custom_job"]["job_spec"]["worker_pool_specs"]
+
+    container = pool["container_spec"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert {env[name] for name in ("HTTP_PROXY", "REDIS", "PREFECT_VERTEX_SETUP_COMMAND")} == {MASK}
+    assert env["PLAIN"] == "http://proxy:3128/a@b"
+    assert container["command"][-2:] == ["run", f"--proxy=http://{MASK}@proxy:3128"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from prefect_vertex.chronicle.bill import Bill, add_up, hours_of, machines_text
 from prefect_vertex.chronicle.chronicle import AttemptRecord, Chronicle
 from prefect_vertex.chronicle.prices import PriceList
 from prefect_vertex.lifecycle.snapshot import JobSnapshot, PoolMachines
+from prefect_vertex.planning.addresses import without_user
 from prefect_vertex.planning.links import job_links, shell_links
 
 MAX_ROWS = 60
@@ -64,9 +65,9 @@ def as_markdown(text: str) -> str:
     """Text as Markdown that shows it on one line, and makes nothing of its own.
 
     A replica's own words are among it: they must neither end a table's cell nor plant an image, a
-    link or an address that is made one.
+    link or an address that is made one. Nor do they show whom an address names.
     """
-    escaped = _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    escaped = _SPECIAL.sub(r"\\\g<0>", " ".join(without_user(text).split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

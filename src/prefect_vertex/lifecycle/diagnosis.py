@@ -19,6 +19,7 @@ from prefect_vertex.lifecycle.outcomes import Diagnosis, TerminationReason
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
+from prefect_vertex.planning.addresses import without_user
 
 _INVALID_ARGUMENT = 3
 """The code of every end that a replica's exit brought about."""
@@ -160,7 +161,8 @@ _SUMMARY: dict[TerminationReason, tuple[str, str]] = {
 
 
 def _detail(text: str) -> str:
-    text = text.strip()
+    # A replica's last words may quote an address with a password, as database drivers do.
+    text = without_user(text.strip())
     if len(text) <= MAX_DETAIL_LENGTH:
         return text
     half = MAX_DETAIL_LENGTH // 2

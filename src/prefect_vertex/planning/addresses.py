@@ -1,13 +1,25 @@
-"""Addresses as they may be shown: without the name and password that one may hold."""
+"""Texts as they may be shown: without the name and password that an address in them may hold."""
 
 from __future__ import annotations
 
 import re
+import traceback
+from collections.abc import Iterator
 
-# As httpx writes them: in a password all of these are escaped there.
-_USER = re.compile(r'(?<=://)[^/\s?#"]*@')
+# As httpx writes them: a slash, a quotation mark or white space in a password is escaped there, an
+# apostrophe is not.  Others, such as SQLAlchemy, take a slash; a port before a path is none.
+_NAME = r"[^:/?#@\[\s\"]*"
+_USER = re.compile(
+    rf"(?<=://)(?:[^/\s?#\"]*|{_NAME}:(?!\d+[/?#])[^@\s\"]*)@"  # whoever an address names
+)
 # As people write them: httpx takes an address with white space or a quote in its password.
 _USER_OF_ONE = re.compile(r"(?<=://)[^/?#]*@")
+# Whom it names with a password; and over HTTP a name alone, which may be a token.
+_SECRET = re.compile(
+    rf"(?<=://){_NAME}:(?:[^/\s?#\"]*|(?!\d+[/?#])[^@\s\"]*)@"
+    r"|(?:(?<=http://)|(?<=https://))[^:/\s?#'\"]+@"
+)
+_REFERENCE = "{{"
 
 
 def shown_url(url: str) -> str:
@@ -18,12 +30,23 @@ def shown_url(url: str) -> str:
 
 
 def hidden_in(url: str) -> tuple[str, ...]:
-    """What is never shown of an address: all of it, who it names, and the password."""
+    """What is never shown of the API's address: all of it, who it names, and the password."""
     found = _USER_OF_ONE.search(url)
     if found is None:
         return ()
     user = found[0].removesuffix("@")
     return (url, user, *filter(None, [user.partition(":")[2]]))
+
+
+def passwords_in(text: str) -> Iterator[str]:
+    """Who the addresses in a text name, each with its password; not what is a reference to one.
+
+    A password alone is none of them: many a one is an ordinary word, such as postgres.
+    """
+    for found in _SECRET.finditer(text):
+        user = found[0].removesuffix("@")
+        if _REFERENCE not in user:
+            yield user
 
 
 def without_user(text: str) -> str:
@@ -34,3 +57,8 @@ def without_user(text: str) -> str:
 def told(error: BaseException) -> str:
     """The first line of what an error says: httpx quotes the address that was asked."""
     return without_user(next(iter(str(error).splitlines()), ""))
+
+
+def trace_of(error: BaseException) -> str:
+    """Where an unforeseen error came from, with its causes, as a log may hold it."""
+    return without_user("".join(traceback.format_exception(error))).rstrip()

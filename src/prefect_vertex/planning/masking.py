@@ -24,6 +24,8 @@ MASK = "********"
 # A shorter one is hidden only where it is the whole text, or one in quotes: in a longer one it
 # may stand by chance. What it went into knowingly is hidden as a whole, by `Candidate.hidden`.
 _TELLING_LENGTH = 6
+# Between these it stands there by itself: the last are an address's, where it names somebody.
+_QUOTES = (('"', '"'), ("'", "'"), ("://", "@"))
 # So much of one before a message's dots is its beginning; less stands there by chance.
 _BEGINNING = 3
 
@@ -180,7 +182,8 @@ def _hider(secrets: Iterable[str]) -> Callable[[str], str] | None:
 def _spellings(secrets: Iterable[str]) -> tuple[frozenset[str], dict[str, str]]:
     """The secrets as they may stand somewhere; and the short ones in quotes, with what hides each.
 
-    In quotes is how one stands in a list that is sent as JSON, and in a message.
+    In quotes is how one stands in a list that is sent as JSON, and in a message; what an address
+    has around the name and password in it counts as quotes too.
     """
     given = set(secrets)
     spelled = {*given, *(label_value(secret) for secret in given)} - {""}
@@ -193,7 +196,11 @@ def _spellings(secrets: Iterable[str]) -> tuple[frozenset[str], dict[str, str]]:
     for only_ascii in (True, False):
         spelled |= {json.dumps(secret, ensure_ascii=only_ascii)[1:-1] for secret in given}
     short = [text for text in spelled if len(text) < _TELLING_LENGTH]
-    return frozenset(spelled), {f"{q}{text}{q}": f"{q}{MASK}{q}" for text in short for q in "\"'"}
+    return frozenset(spelled), {
+        f"{before}{text}{after}": f"{before}{MASK}{after}"
+        for text in short
+        for before, after in _QUOTES
+    }
 
 
 def _without_beginnings(line: str, spelled: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """What is hidden: texts of a run that may never be shown, and its variables without them.
 
 A secret is one by its type: a secret setting of Prefect's, a field that a block's schema calls
-secret, or a parameter that its flow declares as one. Names that only sound secret say nothing.
+secret, or a parameter that its flow declares as one. Names that only sound secret say nothing. An
+address that names somebody with a password says it itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from prefect_vertex.planning.addresses import hidden_in
+from prefect_vertex.planning.addresses import hidden_in, passwords_in
 from prefect_vertex.planning.masking import MASK, masked_data
 from prefect_vertex.template.composed import marked
 from prefect_vertex.template.declared import texts
@@ -90,9 +91,11 @@ def _secret_paths(document: BlockDocument) -> Iterator[list[str]]:
 def secret_texts(values: object) -> Iterator[str]:
     """What secret settings of Prefect's are set to, by name or as entries of name and value.
 
-    Of the API's address that is a name and password that somebody wrote into it.
+    And who is named, with a password, in an address anywhere; the API's is hidden as a whole then.
     """
-    if isinstance(values, Mapping):
+    if isinstance(values, str):
+        yield from passwords_in(values)
+    elif isinstance(values, Mapping):
         name, value = values.get("name"), values.get("value")
         if isinstance(name, str):
             yield from _secrets_in(name, value)
@@ -103,6 +106,12 @@ def secret_texts(values: object) -> Iterator[str]:
     elif isinstance(values, list | tuple):
         for item in values:
             yield from secret_texts(item)
+
+
+def passwords_of(values: object) -> Iterator[str]:
+    """Who is named, with a password, in an address anywhere in values as somebody wrote them."""
+    for text in texts(values):
+        yield from passwords_in(text)
 
 
 def _secrets_in(name: str, value: Any) -> Iterator[str]:
@@ -118,8 +127,9 @@ def without_secrets(values: Any, hidden: Iterable[str]) -> Any:
 
     Args:
         values: As a deployment or a flow run has them.
-        hidden: Texts that stand nowhere in the copy.
+        hidden: Texts that stand nowhere in the copy; the variables' own secrets join them.
     """
+    hidden = {*hidden, *passwords_of(values)}
     plain = _without_named(values)
     if not isinstance(plain, Mapping):
         return masked_data(plain, hidden)

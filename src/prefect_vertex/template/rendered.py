@@ -24,7 +24,7 @@ from prefect_vertex.template import resources
 from prefect_vertex.template.candidates import placed, variable_sets, without_entries
 from prefect_vertex.template.composed import without_marks
 from prefect_vertex.template.declared import declared_secrets
-from prefect_vertex.template.hidden import NotingClient, secret_texts
+from prefect_vertex.template.hidden import NotingClient, passwords_of, secret_texts
 from prefect_vertex.template.job import JobFields, names_wait, waits
 from prefect_vertex.template.names import check_names, explaining, without_effect
 from prefect_vertex.template.render import (
@@ -111,6 +111,8 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         composed: set[str] = set()
         # In marks, what a secret itself holds is out of the region's reach.
         plain = without_marks(fill_region(values, values.get("region")), composed)
+        # Of a field whatever it is, an address may hold a password.
+        composed |= {*passwords_of(plain)}
         try:
             super().__init__(**plain)
         except ValidationError as error:
@@ -202,7 +204,13 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
         Raises:
             PlanError: A mistake of the user's: a value, a name, or a reference to what is missing.
         """
-        values = set_variables(values)
+        with hiding({*passwords_of(values), *passwords_of(base_job_template)}):
+            return await cls._several(base_job_template, set_variables(values), client)
+
+    @classmethod
+    async def _several(
+        cls, base_job_template: dict[str, Any], values: dict[str, Any], client: PrefectClient | None
+    ) -> Self:
         warnings = check_names(base_job_template, values, ours=VertexVariables.model_fields)
         variables = without_entries(base_job_template, values)
         plain: Self = await cls._render(base_job_template, variables, client)
@@ -267,4 +275,5 @@ class RenderedTemplate(JobFields, BaseJobConfiguration):
             flow_run, deployment, flow, work_pool, worker_name, worker_id=worker_id
         )
         schema = deployment.parameter_openapi_schema if deployment is not None else None
-        self._of_run = declared_secrets(flow_run.parameters or {}, schema)
+        parameters = flow_run.parameters or {}
+        self._of_run = declared_secrets(parameters, schema).union(secret_texts(parameters))

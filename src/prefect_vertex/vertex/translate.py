@@ -32,6 +32,7 @@ from prefect_vertex.errors import (
 )
 from prefect_vertex.lifecycle.snapshot import JobError, JobSnapshot
 from prefect_vertex.lifecycle.states import phase_of
+from prefect_vertex.planning.addresses import without_user
 from prefect_vertex.planning.naming import parse_resource_name
 from prefect_vertex.planning.spelling import storable
 from prefect_vertex.vertex.machines import with_machines
@@ -96,7 +97,7 @@ class Peer:
 
 def one_line(text: object) -> str:
     """Text of any origin on one line, cut where it would fill a screen."""
-    line = " ".join(storable(str(text)).split())
+    line = " ".join(without_user(storable(str(text))).split())
     if len(line) > _MAX_TEXT_LENGTH:
         return f"{line[: _MAX_TEXT_LENGTH - 1]}…"
     return line
