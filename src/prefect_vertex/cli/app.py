@@ -17,6 +17,7 @@ from prefect_vertex._version import __version__
 from prefect_vertex.cli.examples import EXAMPLES
 from prefect_vertex.cli.usage import WrongUseError, told
 from prefect_vertex.errors import PrefectVertexError
+from prefect_vertex.planning.addresses import trace_of
 
 WRONG_USE = 2
 _UNBROKEN = 10_000
@@ -105,9 +106,13 @@ def main() -> None:
         sys.exit(128 + signal.SIGPIPE)
     except PrefectVertexError as error:
         if os.environ.get("PREFECT_VERTEX_DEBUG"):
-            raise
+            sys.stderr.write(f"{trace_of(error)}\n")
+            sys.exit(1)
         sys.stderr.write(f"prefect-vertex: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"  {error.hint}\n")
         sys.exit(WRONG_USE if isinstance(error, WrongUseError) else 1)
+    except Exception as error:  # noqa: BLE001 - Python's own way would quote addresses whole
+        sys.stderr.write(f"{trace_of(error)}\n")
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

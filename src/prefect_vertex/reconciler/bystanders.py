@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.chronicler import Chronicler
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.streams import Streams
 from prefect_vertex.reconciler.upkeep import Upkeep
@@ -28,9 +29,9 @@ def note(care: Care, *bystanders: Bystander | None) -> None:
         try:
             if bystander is not None:
                 bystander.note(care)
-        except Exception:
-            # It would end the task that all runs are attended in.
-            logger.exception("What became of flow run %s may not be told fully.", care.run_id)
+        except Exception as error:  # noqa: BLE001 - it would end the task that attends all runs
+            text = "What became of flow run %s may not be told fully."
+            log_fault(logger, error, text, care.run_id)
 
 
 def streams_of(world: World, upkeep: Upkeep) -> Streams | None:

@@ -25,7 +25,7 @@ from prefect_vertex.errors import ServiceError
 from prefect_vertex.lifecycle.lines import WARNING, WORKER_LOGGER, Line
 from prefect_vertex.lifecycle.run import DRAWN_LABEL, NAMES_LABEL, WALK_LABEL, RunState, RunView
 from prefect_vertex.lifecycle.snapshot import JobSnapshot
-from prefect_vertex.planning.addresses import told
+from prefect_vertex.planning.addresses import told, trace_of
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.observe import is_ours
@@ -273,8 +273,9 @@ class Chronicler:
         """Say once why artifacts stay as they are."""
         if trouble != self._trouble:
             self._trouble = trouble
+            trace = f"\n{trace_of(fault)}" if fault is not None else ""
             text = "A flow run's artifacts were not written, or not in full. %s"
-            logger.warning(text, trouble, exc_info=fault)
+            logger.warning(text, f"{trouble}{trace}")
 
 
 def _is_drawn(view: RunView) -> bool:

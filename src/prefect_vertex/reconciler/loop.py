@@ -16,6 +16,7 @@ from prefect_vertex.reconciler.answers import crash_for
 from prefect_vertex.reconciler.assignment import Assignment
 from prefect_vertex.reconciler.bystanders import chronicler_of, note, streams_of
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.followers import left_behind
 from prefect_vertex.reconciler.observe import Observer
 from prefect_vertex.reconciler.places import Places
@@ -143,9 +144,9 @@ class Reconciler:
             except PrefectUnavailableError as error:
                 self._say_prefect(str(error))
                 self.failures += 1
-            except Exception:
-                # The loop must outlive any fault of one tick; the next one begins afresh.
-                logger.exception("A look at the pool's runs and jobs failed; the next one follows.")
+            except Exception as error:  # noqa: BLE001 - the next tick begins afresh
+                text = "A look at the pool's runs and jobs failed; the next one follows."
+                log_fault(logger, error, text)
                 self.failures += 1
             else:
                 self._say_prefect("")

@@ -24,6 +24,7 @@ from prefect_vertex.planning.launches import (
     records_folder,
 )
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.launches import Launch
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -130,9 +131,9 @@ class Recorder:
                 self._warn(launch, f"There was no answer within {SECONDS:.0f} s.")
             except PrefectVertexError as error:
                 self._warn(launch, str(error))
-            except Exception as error:
-                # Whatever it is, it must not end the task that keeps everybody's records.
-                logger.exception("The launch record of flow run %s was not written.", key[0])
+            except Exception as error:  # noqa: BLE001 - the task keeps everybody's records
+                text = "The launch record of flow run %s was not written."
+                log_fault(logger, error, text, key[0])
                 self._warn(launch, f"{type(error).__name__}: {told(error)}")
             self._waiting.pop(key, None)
             self._begun.discard(key)

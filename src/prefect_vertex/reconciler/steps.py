@@ -28,6 +28,7 @@ from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.planning.links import shell_links
 from prefect_vertex.reconciler.act import Actor
 from prefect_vertex.reconciler.care import Care
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.rereads import is_old
 from prefect_vertex.reconciler.starts import (
@@ -85,10 +86,10 @@ class Attendant:
             if care.troubles == 0:
                 logger.warning("Flow run %s is looked at again later. %s", care.run_id, error)
             care.troubles += 1
-        except Exception:
-            # Any fault of one run stays with it; the others go on, and it is tried again.
+        except Exception as error:  # noqa: BLE001 - a fault of one run stays with it
             self._later(care)
-            logger.exception("A step for flow run %s failed; it is tried again.", care.run_id)
+            text = "A step for flow run %s failed; it is tried again."
+            log_fault(logger, error, text, care.run_id)
         else:
             care.troubles = 0
 

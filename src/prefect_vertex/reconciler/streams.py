@@ -27,6 +27,7 @@ from prefect_vertex.lifecycle.streaming import Stream, loud_jobs, may_have_dead
 from prefect_vertex.reconciler.audience import Audience
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.pace import Lead, Pace
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.scribe import MAX_LINES, Scribe
@@ -113,9 +114,9 @@ class Streams:
                 await self.poll()
             except PrefectUnavailableError as error:
                 logger.debug("The replicas' log lines wait. %s", error)
-            except Exception:
-                # Lines are an extra: whatever goes wrong here must reach nothing else.
-                logger.exception("Log lines were not brought; the next read follows.")
+            except Exception as error:  # noqa: BLE001 - lines are an extra: nothing else feels it
+                text = "Log lines were not brought; the next read follows."
+                log_fault(logger, error, text)
             if not self._streams:
                 self._wanted = anyio.Event()
             await anyio.sleep(1.0)
@@ -143,9 +144,9 @@ class Streams:
                 await self._visit(project, streams)
             except PrefectUnavailableError as error:
                 failures.append(error)
-            except Exception:
-                # Nor does one with an entry that nobody has thought of.
-                logger.exception("Log lines of project %s were not brought.", project)
+            except Exception as error:  # noqa: BLE001 - nor does an entry nobody has thought of
+                text = "Log lines of project %s were not brought."
+                log_fault(logger, error, text, project)
 
         async with anyio.create_task_group() as group:
             for project, streams in projects.items():

@@ -17,6 +17,7 @@ from prefect_vertex.planning.naming import ResourceName
 from prefect_vertex.planning.plan import JobPlan
 from prefect_vertex.planning.spec import RunSpec, Target
 from prefect_vertex.reconciler.assignment import Assignment
+from prefect_vertex.reconciler.faults import log_fault
 from prefect_vertex.reconciler.home import Home
 from prefect_vertex.reconciler.ports import Figures, World
 from prefect_vertex.reconciler.prices import read_prices
@@ -225,9 +226,9 @@ class Surroundings:
 def _facts_of(configuration: VertexJobConfiguration) -> LaunchFacts | None:
     try:
         return configuration.launch_facts()
-    except Exception:
-        # A record must not cost a run: without the facts there is none.
-        logger.exception("A flow run gets no launch record: what it would say could not be read.")
+    except Exception as error:  # noqa: BLE001 - a record must not cost a run: there is none then
+        text = "A flow run gets no launch record: what it would say could not be read."
+        log_fault(logger, error, text)
         return None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect_vertex.errors import ReplicaError
+from prefect_vertex.planning.addresses import trace_of
 from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import PROGRESS_FILE, Membership
 
@@ -95,9 +96,9 @@ class Heartbeat:
             if not self._in_trouble:
                 _logger.warning("No sign of life could be given: %s", error)
             self._in_trouble = True
-        except Exception:
-            # The others would take this replica for dead if its thread ended.
-            _logger.exception("A sign of life failed; the next follows.")
+        except Exception as error:  # noqa: BLE001 - without its thread it would be taken for dead
+            text = "A sign of life failed; the next follows."
+            _logger.log(logging.ERROR, "%s\n%s", text, trace_of(error))
         else:
             self._in_trouble = False
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 
+from prefect_vertex.planning.addresses import trace_of
 from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import Membership
 from prefect_vertex.replica.signs import SignOfLife
@@ -90,10 +91,9 @@ class ProgressBoard:
     def _try_to_show(self) -> None:
         try:
             self._show()
-        except Exception as error:
-            # Whatever it is, progress is never worth a run's end.
+        except Exception as error:  # noqa: BLE001 - progress is never worth a run's end
             if not self._in_trouble:
-                _logger.warning("Progress cannot be shown.", exc_info=error)
+                _logger.warning("%s\n%s", "Progress cannot be shown.", trace_of(error))
             self._in_trouble = True
         else:
             self._in_trouble = False

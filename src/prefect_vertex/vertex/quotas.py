@@ -24,6 +24,7 @@ from google.api_core.client_options import ClientOptions
 from prefect_vertex.capacity.meters import SERVICE
 from prefect_vertex.capacity.quota import ProjectQuotas
 from prefect_vertex.errors import PrefectVertexError, ServiceError, SetupError
+from prefect_vertex.planning.addresses import told, trace_of
 from prefect_vertex.vertex.awaiting import answered
 from prefect_vertex.vertex.budget import Clock, MonotonicClock
 from prefect_vertex.vertex.channel import CHANNEL_OPTIONS, emulator_address
@@ -164,10 +165,11 @@ class QuotaReader:
             return ProjectQuotas(problem=f"no answer within {TIMEOUT_SECONDS:.0f} s.")
         except PrefectVertexError as error:
             return ProjectQuotas(problem=_problem(error))
-        except Exception as error:
-            # A diagnostic never ends a run: the run's log says it in a line, this log in full.
-            logger.warning("The quotas of project %s were not read.", project, exc_info=True)
-            return ProjectQuotas(problem=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - a diagnostic never ends a run
+            # The run's log says it in a line, this log in full.
+            text = f"The quotas of project {project} were not read."
+            logger.warning("%s\n%s", text, trace_of(error))
+            return ProjectQuotas(problem=f"{type(error).__name__}: {told(error)}")
 
 
 async def _all_infos(client: Any, request: Mapping[str, Any]) -> list[Any]:
