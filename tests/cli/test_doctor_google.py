@@ -297,10 +297,13 @@ EAST_AND_WEST = {"dataLocations": ["US-EAST1", "US-WEST1"]}
         ({"location": "US"}, ("us-central1", "us-east1"), True),
         ({"location": "EU"}, ("europe-west4",), True),
         ({"location": "EU"}, ("us-central1",), False),
+        ({"location": "EU"}, ("europe-west2",), False),
+        ({"location": "EU"}, ("europe-west4", "europe-west6"), False),
+        ({"location": "EUR7"}, ("europe-west2",), True),
         ({"location": "EUROPE-WEST4"}, ("europe-west4", "us-central1"), False),
         ({"location": "NAM4"}, ("us-central1", "us-east1"), True),
         ({"location": "EUR4"}, ("europe-west4", "us-central1"), False),
-        ({"location": "ASIA1"}, ("us-central1", "asia-northeast1"), False),
+        ({"location": "ASIA1"}, ("asia-northeast1", "us-central1"), False),
         ({"location": "US", "customPlacementConfig": EAST_AND_WEST}, ("us-east1",), True),
         ({"location": "US", "customPlacementConfig": EAST_AND_WEST}, ("us-central1",), False),
     ],
@@ -314,7 +317,9 @@ def test_a_bucket_far_from_its_jobs_is_a_warning(
 
     assert (WARNING not in found) == is_near
     if not is_near:
-        assert "gcloud storage buckets create gs://b-us-central1" in found[WARNING][0].fix
+        far = locations[-1]
+        fix = f"gcloud storage buckets create gs://b-{far} --location {far}"
+        assert fix in found[WARNING][0].fix
 
 
 def test_a_dual_region_that_is_not_known_here_is_not_judged() -> None:

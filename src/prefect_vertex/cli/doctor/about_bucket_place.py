@@ -18,6 +18,8 @@ _PREDEFINED = {
     "EUR8": ("europe-west3", "europe-west6"),
 }
 """The regions of each dual-region that has a name of its own."""
+_OUTSIDE = ("europe-west2", "europe-west6")
+"""London and Zurich: the multi-region EU keeps nothing there (same page, #location-mr)."""
 
 
 def about_bucket_place(
@@ -40,7 +42,8 @@ def about_bucket_place(
     far = [
         each
         for each in locations
-        if each.lower() not in near and not (prefix and each.startswith(prefix))
+        if each.lower() not in near
+        and not (prefix and each.startswith(prefix) and each not in _OUTSIDE)
     ]
     shown = " and ".join(near)
     if not where or not far:
