@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -90,6 +92,18 @@ class Process:
         self.ended.set()
 
 
+@dataclass(frozen=True)
+class Gateways:
+    """A stage's gateways, as a worker sees them."""
+
+    stage: Stage
+    as_read: Callable[[Gateway], Any]
+
+    def for_target(self, target: Target) -> Any:
+        """The gateway of a place."""
+        return self.as_read(self.stage.for_target(target))
+
+
 class Stage:
     """The world of a test, and its hand in it."""
 
@@ -100,6 +114,7 @@ class Stage:
         self.runs: FakeFlowRuns = fakes.FakeFlowRuns(self.wall)
         self.gateways: dict[tuple[str, str], Gateway] = {}
         self._gateway = fakes.Gateway
+        self._as_read, self._wall_clock = fakes.AsRead, fakes.WallClock
         self.workers: list[Reconciler] = []
         self.slots: dict[str, CountedSlots] = defaultdict(CountedSlots)
         self.tasks = anyio.create_task_group()
@@ -149,21 +164,27 @@ class Stage:
     # --- workers -------------------------------------------------------------------------------
 
     async def worker(
-        self, name: str = "w", *, home: tuple[str, ...] = (HOME,), **figures: float
+        self,
+        name: str = "w",
+        *,
+        home: tuple[str, ...] = (HOME,),
+        ahead: float = 0,
+        **figures: float,
     ) -> Reconciler:
-        """Start a worker's reconciler."""
+        """Start a worker's reconciler, its clock so many seconds ahead of everybody else's."""
         # A process that is gone has taken its count with it.
         self.slots[name] = CountedSlots()
         places = frozenset(Target(PROJECT, location) for location in home)
+        lead = timedelta(seconds=ahead)
         world = World(
-            runs=self.runs,
-            gateways=self,
+            runs=self._as_read(self.runs, lead) if ahead else self.runs,
+            gateways=Gateways(self, lambda each: self._as_read(each, lead)) if ahead else self,
             pool_id=POOL_ID,
             worker_name=name,
             instance=f"instance-{len(self._processes)}",
             home=lambda: places,
             slots=self.slots[name],
-            clock=self.wall,
+            clock=self._wall_clock(self.clock, lead),
             figures=Figures(**figures),
         )
         process = Process(Reconciler(world))

@@ -8,13 +8,14 @@ noted in `misdeeds`.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio.lowlevel
 
@@ -26,6 +27,7 @@ from prefect_vertex.lifecycle.run import (
     RunState,
     RunView,
 )
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.runs.port import PrefectUnavailableError, Proposal, Roster
 from prefect_vertex.testing import FakeJobGateway, ManualClock
@@ -38,14 +40,42 @@ WAITING = {RunState.SCHEDULED, RunState.PENDING}
 
 
 class WallClock:
-    """The reconciler's clock, moved by a `ManualClock`."""
+    """The reconciler's clock, moved by a `ManualClock`; right, or some time ahead."""
 
-    def __init__(self, manual: ManualClock) -> None:
+    def __init__(self, manual: ManualClock, ahead: timedelta = timedelta()) -> None:
         self.manual = manual
+        self.ahead = ahead
 
     def now(self) -> datetime:
         """The time, aware."""
-        return self.manual.utc()
+        return self.manual.utc() + self.ahead
+
+
+class AsRead:
+    """An adapter as a worker has it whose clock is wrong: what it reads is dated by that clock."""
+
+    def __init__(self, adapter: Any, ahead: timedelta) -> None:
+        self._adapter = adapter
+        self._ahead = ahead
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._adapter, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def call(*args: Any, **fields: Any) -> Any:
+            return self._dated(await method(*args, **fields))
+
+        return call
+
+    def _dated(self, answer: Any) -> Any:
+        if isinstance(answer, RunView | JobSnapshot):
+            return replace(answer, observed_at=answer.observed_at + self._ahead)
+        if isinstance(answer, list | tuple):
+            return type(answer)(self._dated(each) for each in answer)
+        if isinstance(answer, dict):
+            return {key: self._dated(each) for key, each in answer.items()}
+        return answer
 
 
 class Gateway(FakeJobGateway):
@@ -283,7 +313,8 @@ class FakeFlowRuns:
         """See `FlowRuns.roster`."""
         await self._call("roster")
         online = frozenset(self.online - self.offline)
-        return Roster(online=online, offline=frozenset(self.offline))
+        heard_at = self._clock.now() if online else None
+        return Roster(online=online, offline=frozenset(self.offline), heard_at=heard_at)
 
     async def last_sign(self, run: RunView) -> datetime:
         """See `FlowRuns.last_sign`."""

@@ -16,7 +16,6 @@ import pytest
 from prefect_vertex.errors import AccessDeniedError, RateLimitedError, ServiceUnavailableError
 from prefect_vertex.lifecycle.lines import Line, LogEntry
 from prefect_vertex.lifecycle.run import LEADER_LABEL, POLICY_LABEL, RunState, RunView
-from prefect_vertex.reconciler.clock import Clock
 from prefect_vertex.reconciler.loop import Reconciler
 from prefect_vertex.reconciler.scribe import MAX_LINES
 from prefect_vertex.reconciler.streams import Streams
@@ -109,17 +108,6 @@ class Diary:
         return [f"{line.logger.rpartition('.')[2]}: {line.text}" for line in ordered]
 
 
-@dataclass
-class AheadClock:
-    """A worker's clock that is wrong."""
-
-    right: Clock
-    ahead: timedelta
-
-    def now(self) -> datetime:
-        return self.right.now() + self.ahead
-
-
 class Scene:
     """A worker's streams, and a job that writes."""
 
@@ -128,15 +116,13 @@ class Scene:
         self.log = Log()
         self.diary = Diary(stage)
 
-    def streams(self, worker: Reconciler, *, gone: str = "nobody/", ahead: float = 0) -> Streams:
-        """A worker's, whose clock may be ahead of all others by so many seconds."""
+    def streams(self, worker: Reconciler, *, gone: str = "nobody/") -> Streams:
+        """A worker's."""
 
         def is_gone(signature: str) -> bool:
             return signature.startswith(gone)
 
-        clock = AheadClock(self.stage.wall, timedelta(seconds=ahead))
-        world = replace(worker.world, clock=clock)
-        return Streams(world, self.log, self.diary, is_gone=is_gone)
+        return Streams(worker.world, self.log, self.diary, is_gone=is_gone)
 
     async def submitted(self, worker: Reconciler, **place: Any) -> Run:
         """A run whose job is in another project, or is reached by other credentials."""
@@ -169,7 +155,7 @@ class Scene:
 
     async def read(self, streams: Streams, worker: Reconciler) -> None:
         """Read at once."""
-        views = await self.stage.runs.read_many(self.stage.runs.rows)
+        views = await worker.world.runs.read_many(self.stage.runs.rows)
         streams.look(worker.book, views)
         await streams.poll()
 
@@ -600,12 +586,12 @@ async def test_what_goes_wrong_in_a_project_is_nothing_to_another(
     assert "Log lines of project odd were not brought." in caplog.text
 
 
-@pytest.mark.parametrize("ahead", [-90, 90, 150])
+@pytest.mark.parametrize("ahead", [-90, 90, 150, 300])
 async def test_a_worker_whose_clock_is_wrong_brings_all_lines(
     stage: Stage, scene: Scene, ahead: float
 ) -> None:
-    worker = await stage.worker()
-    streams = scene.streams(worker, ahead=ahead)
+    worker = await stage.worker(ahead=ahead)
+    streams = scene.streams(worker)
     run, _ = await stage.submitted(worker)
     for number in range(4):
         scene.write(run, f"line {number}")
@@ -617,6 +603,26 @@ async def test_a_worker_whose_clock_is_wrong_brings_all_lines(
     assert scene.diary.texts(run) == [f"workerpool0-0: line {number}" for number in range(4)]
     # What is asked for of a job that is silent stays short.
     assert stage.wall.now() - datetime.fromisoformat(since) < timedelta(seconds=180)
+
+
+@pytest.mark.parametrize("ahead", [-300, 300])
+async def test_a_worker_whose_clock_is_wrong_brings_the_last_lines_of_a_dead_process(
+    stage: Stage, scene: Scene, ahead: float
+) -> None:
+    worker = await stage.worker(ahead=ahead)
+    streams = scene.streams(worker)
+    run, _ = await stage.running(worker)
+    for _ in range(8):
+        await scene.poll(streams, worker)
+    scene.write(run, "Killed")
+    stage.runs.put(run.id, RunState.CRASHED)
+    for _ in range(4):
+        await scene.poll(streams, worker)
+    assert scene.diary.texts(run) == ["workerpool0-0: Killed"]
+
+    for _ in range(20):
+        await scene.poll(streams, worker)
+    assert not streams._streams
 
 
 async def test_a_late_line_comes_also_where_reads_are_far_apart(stage: Stage, scene: Scene) -> None:

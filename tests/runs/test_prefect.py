@@ -408,7 +408,10 @@ async def test_a_worker_without_a_heartbeat_is_offline(
     runs: PrefectFlowRuns, pool: Pool, client: PrefectClient, until: Any
 ) -> None:
     await client.send_worker_heartbeat(pool.name, "fast", heartbeat_interval_seconds=30)
-    assert await runs.roster() == Roster(online=frozenset({"fast"}))
+    roster = await runs.roster()
+    assert roster == Roster(online=frozenset({"fast"}), heard_at=roster.heard_at)
+    assert roster.heard_at is not None
+    assert abs(datetime.now(UTC) - roster.heard_at) < timedelta(seconds=60)
     # Offline is three intervals without a sign of life; the smallest interval is one second.
     await client.send_worker_heartbeat(pool.name, "slow", heartbeat_interval_seconds=1)
 

@@ -62,7 +62,7 @@ def decide(
         run: As read after its jobs were; None if the Prefect API has no such run.
         jobs: The last look at every job of the run that is known, in any order.
         policy: The run's own patience.
-        now: Aware.
+        now: Aware.  The run and its jobs are dated by the same clock, see `clocks`.
         notes: This process's memory.
     """
     ours = _ours(run, jobs)

@@ -8,6 +8,7 @@ from datetime import datetime
 from prefect_vertex.lifecycle.absence import identifier_of
 from prefect_vertex.lifecycle.policy import parse_policy
 from prefect_vertex.lifecycle.run import POLICY_LABEL, RunState, RunView
+from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.streaming import (
     Need,
     Stream,
@@ -46,27 +47,30 @@ class Audience:
             return view.holder == self._world.signature or self.is_gone(view.holder)
         return view.holder == self._world.signature and view.holder_is_current
 
-    @staticmethod
-    def needless(care: Care | None, view: RunView, now: datetime) -> list[tuple[str, str]]:
+    def needless(self, care: Care | None, view: RunView, now: datetime) -> list[tuple[str, str]]:
         """The jobs of a run that starts, of which no line is wanted any more."""
         if care is None or view.state is not RunState.PENDING:
             return []
-        return [key for key, job in care.jobs.items() if need_of(view, job, now) is Need.NOTHING]
+        return [key for key, job in care.jobs.items() if self._need(view, job, now) is Need.NOTHING]
 
     def streams(self, care: Care | None, view: RunView, now: datetime) -> list[Stream]:
         """A stream for each job whose lines the run needs."""
         if may_have_dead(view):
             stream = self._last_of(care, view)
-            wanted = stream is not None and need_of(view, None, now) is Need.AFTER_LAST_WORD
+            wanted = stream is not None and self._need(view, None, now) is Need.AFTER_LAST_WORD
             return [stream] if stream is not None and wanted else []
         if care is None or (job := care.newest) is None:
             return []
         if view.state is RunState.PENDING:
-            jobs = [each for each in care.jobs.values() if need_of(view, each, now) is Need.ALL]
+            jobs = [each for each in care.jobs.values() if self._need(view, each, now) is Need.ALL]
         else:
             # It may have started while nobody was there.
-            jobs = [job] if need_of(view, job, now) is Need.BEFORE_START else []
+            jobs = [job] if self._need(view, job, now) is Need.BEFORE_START else []
         return [stream_of(view, each, care.targets[each.resource_name.key]) for each in jobs]
+
+    def _need(self, view: RunView, job: JobSnapshot | None, now: datetime) -> Need:
+        leads = self._world.leads
+        return need_of(leads.run(view), None if job is None else leads.job(job), now)
 
     def _last_of(self, care: Care | None, view: RunView) -> Stream | None:
         """The stream of an ended run's last job."""

@@ -52,7 +52,8 @@ class Care:
         launch: What has been created of it, until its record is on its way.
         answer: The due attempt was refused; to be told until Prefect has taken it.
         waits_for_capacity: The due attempt is put off until its walk's next pass.
-        last_sign: The run's last sign of life, where there is a limit to its silence.
+        last_sign: The run's last sign of life by this machine's clock, where there is a limit to
+            its silence.
         unstarted: Attempts of which no container has claimed its start.
         started: Attempts of which one has.
         vanished: The attempt before the due one ran, and its job is gone.

@@ -33,7 +33,7 @@ FIRST_LOOK_BACK = timedelta(days=1)
 """How far back a new process reads runs that ended: they may name places where jobs live on."""
 
 OVERLAP_SECONDS = 30.0
-"""How far back the runs that ended are read again: clocks differ, and reads take time."""
+"""How far back the runs that ended are read again: reads take time."""
 
 BACKOFF_MAX_SECONDS = 60.0
 """Longest pause of a loop whose ticks fail."""
@@ -186,7 +186,9 @@ class Reconciler:
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
         targets = sorted(self._places.targets(), key=str)
         self._wanted |= await self._observer.look(targets, self._entered)
-        since = self._ended_since - timedelta(seconds=OVERLAP_SECONDS)
+        # Prefect answers by its own clock.
+        since = self.world.leads.prefect.there(self._ended_since)
+        since -= timedelta(seconds=OVERLAP_SECONDS)
         views = {view.id: view for view in await self.world.runs.cancelling_or_ended(since)}
         self._places.learn(views.values())
         if self.chronicler is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prefect_vertex.lifecycle.lines import EntryKey, LogEntry
-from prefect_vertex.lifecycle.streaming import WINDOW
 
 LONGEST_SECONDS = 120.0
 """The longest pause that denials of the rate lead to."""
@@ -17,12 +16,6 @@ DENIED_SECONDS = 600.0
 """So long reading is not tried again where it is not allowed."""
 
 MAX_SEEN = 50_000
-
-MAX_AHEAD = timedelta(hours=1)
-"""No clock is taken to be further ahead: such a machine could hardly sign in to Google."""
-
-AHEAD_FOR = timedelta(hours=1)
-"""So long it counts how far a clock was ahead: clocks drift and are set."""
 
 
 @dataclass(slots=True)
@@ -83,35 +76,6 @@ class Pace:
     @property
     def _denied_for(self) -> timedelta:
         return timedelta(seconds=max(DENIED_SECONDS, self.seconds))
-
-
-@dataclass(slots=True)
-class Lead:
-    """How far this machine's clock is ahead of Google's, at most.
-
-    Entries have Google's time, and are asked for by it: a machine that is two minutes ahead would
-    ask for those of the future if it went by its own.  The difference is learned once, and not how
-    far each job has been read, so that what is asked for of a silent job moves on as time passes
-    here.  A clock that is behind only reads more twice.
-
-    Attributes:
-        ahead: The least that was seen between a moment here and one that had passed there.
-        seen_at: When, by this machine's clock.
-    """
-
-    ahead: timedelta = MAX_AHEAD
-    seen_at: datetime | None = None
-
-    def learn(self, now: datetime, passed: Iterable[datetime]) -> None:
-        """Compare with moments that have passed by Google's clock."""
-        ahead = max(now - max(passed), timedelta())
-        is_old = self.seen_at is None or now - self.seen_at > AHEAD_FOR
-        if is_old or ahead <= self.ahead:
-            self.ahead, self.seen_at = min(ahead, MAX_AHEAD), now
-
-    def arrived(self, now: datetime) -> datetime:
-        """What was written before then can be read now."""
-        return now - self.ahead - WINDOW
 
 
 class SeenEntries:

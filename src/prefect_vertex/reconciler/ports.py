@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prefect_vertex.chronicle.prices import PriceList
+from prefect_vertex.lifecycle.clocks import Leads
 from prefect_vertex.lifecycle.run import signature_of
 from prefect_vertex.planning.spec import Target
 from prefect_vertex.reconciler.clock import Clock, SystemClock
@@ -84,6 +85,7 @@ class World:
         pages: Where the runs' artifacts go; None: there are none.
         objects: Where launch records are kept; None: nowhere.
         prices: For estimates of what a run's machines cost; None: there are none.
+        leads: How far this machine's clock is ahead of others; learned from what is read.
         has_console: Whether a person finds the jobs in Google Cloud's console.
     """
 
@@ -101,6 +103,7 @@ class World:
     has_console: bool = True
     slots: Slots = field(default_factory=NoSlots)
     clock: Clock = field(default_factory=SystemClock)
+    leads: Leads = field(default_factory=Leads)
     figures: Figures = field(default_factory=Figures)
 
     @property

@@ -139,6 +139,7 @@ class Attendant:
             elif view.state in {RunState.RUNNING, RunState.PAUSED}:
                 care.watch()
         care.done = False
+        self.world.leads.learn(self.world.clock.now(), view, jobs)
         if view is not None:
             await self._read_start_claim(care, view, jobs)
             view = await name_by_start(self.world.runs, care, view)
@@ -149,7 +150,8 @@ class Attendant:
             elif 0 < care.due_attempt <= care.newest_attempt:
                 await self._actor.submitter.found(care, view)
             await self._read_loss(care, view)
-        decision = decide(view, jobs, care.policy, self.world.clock.now(), care.notes)
+        run, dated = self.world.leads.all(view, jobs)
+        decision = decide(run, dated, care.policy, self.world.clock.now(), care.notes)
         if view is not None:
             await self._show_phases(care, view)
             await self._repair_identifier(care, view)
@@ -257,11 +259,13 @@ class Attendant:
         if job is None or not is_watched(view, job, care.policy):
             care.last_sign = None
             return
-        if self.world.clock.now() < stall_due(view, job, care.policy, care.last_sign):
+        leads = self.world.leads
+        due = stall_due(leads.run(view), leads.job(job), care.policy, care.last_sign)
+        if self.world.clock.now() < due:
             return
         care.last_sign = None
         try:
-            care.last_sign = await self.world.runs.last_sign(view)
+            care.last_sign = leads.prefect.here(await self.world.runs.last_sign(view))
         except PrefectUnavailableError as error:
             logger.warning("Flow run %s: its signs of life were not read. %s", view.id, error)
 

@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import anyio
 
@@ -21,14 +21,15 @@ from prefect_vertex.errors import (
     RateLimitedError,
     SetupError,
 )
+from prefect_vertex.lifecycle.clocks import Lead
 from prefect_vertex.lifecycle.lines import LogEntry
 from prefect_vertex.lifecycle.run import RunState, RunView
-from prefect_vertex.lifecycle.streaming import Stream, loud_jobs, may_have_dead
+from prefect_vertex.lifecycle.streaming import WINDOW, Stream, loud_jobs, may_have_dead
 from prefect_vertex.reconciler.audience import Audience
 from prefect_vertex.reconciler.care import Care
 from prefect_vertex.reconciler.claims import win
 from prefect_vertex.reconciler.faults import log_fault
-from prefect_vertex.reconciler.pace import Lead, Pace
+from prefect_vertex.reconciler.pace import Pace
 from prefect_vertex.reconciler.ports import World
 from prefect_vertex.reconciler.scribe import MAX_LINES, Scribe
 from prefect_vertex.runs.journal import Journal
@@ -42,6 +43,9 @@ MAX_LOUD = 4
 """Jobs that are asked for alone at one time, a request each: a quarter of the project's quota."""
 
 MAX_HINTED = 10_000
+
+MAX_AHEAD = timedelta(hours=1)
+"""No clock is taken to be further ahead: such a machine could hardly sign in to Google."""
 
 _DENIALS = (AccessDeniedError, SetupError)
 
@@ -71,7 +75,8 @@ class Streams:
         self._audience = Audience(world, is_gone=is_gone)
         self._streams: dict[tuple[str, str], Stream] = {}
         self._paces: dict[str, Pace] = {}
-        self._lead = Lead()
+        # A clock that is behind only reads more twice.
+        self._lead = Lead(most=MAX_AHEAD, least=timedelta())
         self._others: set[tuple[str, str]] = set()
         # Jobs whose run has started: what is remembered of the run may be older than that.
         self._ended: set[tuple[str, str]] = set()
@@ -104,6 +109,10 @@ class Streams:
         if self._streams:
             self._wanted.set()
 
+    def _is_over(self, stream: Stream, now: datetime) -> bool:
+        dated = replace(stream, run=self._world.leads.run(stream.run))
+        return dated.is_over(now)
+
     # --- the task ------------------------------------------------------------------------------
 
     async def run_forever(self) -> None:
@@ -128,7 +137,7 @@ class Streams:
             PrefectUnavailableError: The Prefect API failed; nothing is lost, it is read again.
         """
         now = self._world.clock.now()
-        for stream in [each for each in self._streams.values() if each.is_over(now)]:
+        for stream in [each for each in self._streams.values() if self._is_over(each, now)]:
             if stream.until is not None:
                 self._ended.add(stream.key)
             self._forget(stream.key)
@@ -219,7 +228,9 @@ class Streams:
             by_job[entry.job_id].append(entry)
         passed = [entry.timestamp for entry in reading.entries]
         self._lead.learn(asked_at, [*passed, *(stream.created for stream in streams)])
-        arrived = self._lead.arrived(asked_at)
+        # Entries have Google's time, and are asked for by it.  That and not how far each job has
+        # been read goes into it, so that what is asked for of a silent job moves on as time passes.
+        arrived = self._lead.there(asked_at) - WINDOW
         loud: set[str] = set()
         if not reading.is_complete:
             loud = loud_jobs((entry.job_id for entry in reading.entries), MAX_LINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import anyio
 
@@ -104,6 +104,7 @@ class Upkeep:
             PrefectUnavailableError: The Prefect API failed; what was adopted until then stays so.
         """
         self._roster = roster
+        self._world.leads.prefect.learn(self._world.clock.now(), [roster.heard_at])
         heirless = list(self._heirless(cares))
         limiter = anyio.CapacityLimiter(CALLS_AT_ONCE)
         failures: list[PrefectUnavailableError] = []
@@ -136,7 +137,7 @@ class Upkeep:
             if care.adopted and view.holder != self._world.signature:
                 self.let_go(care)
             gone = self._is_gone(care, view)
-            orphaned = gone and now - view.state_time >= grace
+            orphaned = gone and now - self._since(view) >= grace
             care.orphaned_in = view.state_id if orphaned else ""
             if gone or care.adopted:
                 yield care, view
@@ -156,7 +157,7 @@ class Upkeep:
             # Our own signature without a ticket: this process has given the run up.
             return view.holder == self._world.signature or self.is_process_gone(view.holder)
         worker = view.labels.get(WORKER_LABEL, "")
-        earlier = worker == self._world.worker_name and view.state_time < self._begun_at
+        earlier = worker == self._world.worker_name and self._since(view) < self._begun_at
         if earlier or worker in self._roster.offline:
             return True
         if self._world.slots.is_submitting(view.id):
@@ -165,8 +166,12 @@ class Upkeep:
             # Only workers take a deployment's run; this one did not, and there is no other.
             return True
         # One that lives names itself within seconds, and the create claim stops a frozen one.
-        age = (self._world.clock.now() - view.state_time).total_seconds()
+        age = (self._world.clock.now() - self._since(view)).total_seconds()
         return age >= self._world.figures.unannounced_seconds
+
+    def _since(self, view: RunView) -> datetime:
+        """When the run entered its state, by this machine's clock."""
+        return self._world.leads.prefect.here(view.state_time)
 
     def let_go(self, care: Care) -> None:
         """Give back an adopted run's place in this worker's limit."""
@@ -199,6 +204,7 @@ class Upkeep:
     def learn(self, care: Care, view: RunView) -> None:
         """Take over what the run's labels say, where this process knows nothing better."""
         care.seen = view
+        self._world.leads.learn(self._world.clock.now(), view, ())
         care.read_trail(view)
         if care.assignment is None and POLICY_LABEL in view.labels:
             care.policy = parse_policy(view.labels[POLICY_LABEL])

@@ -102,12 +102,13 @@ class Walker:
         job = care.jobs.get(decision.job.key)
         if job is None:  # pragma: no cover - it was just decided about
             return True
-        now = self._world.clock.now()
+        now, dated = self._world.clock.now(), self._world.leads.job(job)
         answer = Answer(
             attempt=job.attempt,
             refusal=refusal_of_job(job, decision.otherwise),
-            begun_at=job.create_time,
-            ended_at=min(now, job.end_time or now),
+            # What it counts against its limits by is this machine's clock.
+            begun_at=min(now, dated.create_time),
+            ended_at=min(now, dated.end_time or now),
             otherwise=decision.otherwise,
             had_job=True,
             location=job.resource_name.location,
@@ -178,15 +179,16 @@ class Walker:
         name = job.resource_name.location
         if (known := view.candidate(job.attempt)) and known[0] < len(care.assignment.names):
             name = care.assignment.names[known[0]]
-        started = job.start_time or job.observed_at
-        seconds = (started - (care.trail.begun_at or job.create_time)).total_seconds()
+        dated = self._world.leads.job(job)
+        started = dated.start_time or job.observed_at
+        seconds = (started - (care.trail.begun_at or dated.create_time)).total_seconds()
         message = f"Found machines in {name} after {seconds:.0f} s, with attempt {job.attempt}."
         row = {
             "attempt": str(job.attempt),
             "candidate": name,
             "reason": "running",
             "message": str(job.resource_name),
-            "seconds": f"{(started - job.create_time).total_seconds():.0f}",
+            "seconds": f"{(started - dated.create_time).total_seconds():.0f}",
         }
         payload = {"message": message, "attempt": str(job.attempt)}
         self._emit_end(view, "found", care.trail, care.assignment.names, payload)

@@ -25,10 +25,14 @@ class Roster:
 
     A worker that was killed is called online for three more of its heartbeats.  A process that
     only submits its own flows is never among those online: it takes no runs.
+
+    Attributes:
+        heard_at: When the last heartbeat of any of them came in, by the server's clock.
     """
 
     online: frozenset[str] = frozenset()
     offline: frozenset[str] = frozenset()
+    heard_at: datetime | None = None
 
 
 class PrefectUnavailableError(Exception):

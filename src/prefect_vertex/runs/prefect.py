@@ -37,6 +37,7 @@ from prefect_vertex.runs.signs import last_sign
 from prefect_vertex.runs.submitters import is_submitter
 from prefect_vertex.runs.telling import Teller, emit_job_event, write_line
 from prefect_vertex.runs.translate import (
+    as_aware,
     as_restored,
     needs_previous,
     overtaken_state,
@@ -247,7 +248,9 @@ class PrefectFlowRuns:
             workers = await self._client.read_workers_for_work_pool(self._pool_name)
         offline = {worker.name for worker in workers if worker.status is WorkerStatus.OFFLINE}
         online = {worker.name for worker in workers if not is_submitter(worker.name)} - offline
-        return Roster(online=frozenset(online), offline=frozenset(offline))
+        beats = [worker.last_heartbeat_time for worker in workers]
+        heard_at = max((as_aware(each) for each in beats if each is not None), default=None)
+        return Roster(online=frozenset(online), offline=frozenset(offline), heard_at=heard_at)
 
     async def last_sign(self, run: RunView) -> datetime:
         """The newest sign of life of the run and its subflow runs; see `signs`."""
