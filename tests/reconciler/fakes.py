@@ -165,6 +165,8 @@ class FakeFlowRuns:
         self.signs: dict[str, datetime] = {}
         self.tables: dict[str, list[list[dict[str, str]]]] = defaultdict(list)
         self.misdeeds: list[str] = []
+        self.refused: set[RunState] = set()
+        """What is proposed in vain, as while somebody locks the run."""
         self._lost_answer: Exception | None = None
 
     # --- what a test says ----------------------------------------------------------------------
@@ -241,7 +243,7 @@ class FakeFlowRuns:
         """See `FlowRuns.propose`."""
         await self._call("propose", run_id)
         run = self.rows.get(run_id) or self.follower_rows.get(run_id)
-        if run is None or not self._accepts(run, proposal):
+        if run is None or proposal.state in self.refused or not self._accepts(run, proposal):
             return False
         self.put(run_id, proposal.state, proposal.name, proposal.message)
         return self._answer(value=True)

@@ -46,6 +46,9 @@ from prefect_vertex.runs.port import Proposal
 _ON_ITS_WORD = (Crash, Hop, MarkCancelled, Reschedule, Requeue, CancelJob)
 """Decisions that end or move a waiting run because it waits."""
 
+_SAID_ONCE = (MarkCancelled, Reschedule)
+"""Proposals that the server takes a second time: several workers may come to them together."""
+
 _ON_NO_WORD = (Wait, Describe, Look, Show)
 """Decisions that an old view does no harm to; before a Show the run is read and judged anew."""
 
@@ -68,6 +71,9 @@ class Actor:
         """
         if isinstance(decision, _ON_ITS_WORD) and await self.put_right(care, view):
             return True
+        if view is not None and isinstance(decision, _SAID_ONCE) and not await self._wins(view):
+            self._soon(care)
+            return False
         if view is not None and _rests_on_the_run(care, decision):
             # As late as can be: the server takes nearly every state over nearly every other.
             view = await renewed(self._world, view)
@@ -134,6 +140,11 @@ class Actor:
             return False
         self._info(view, f"'{view.state_name}' reached Prefect late; the state before it is back.")
         return True
+
+    async def _wins(self, view: RunView) -> bool:
+        """Whether it is this process that says how the run goes on from the state that it is in."""
+        key = f"prefect-vertex-end-{view.state_id}"
+        return await win(self._world, view.id, key, is_gone=self._upkeep.is_process_gone)
 
     async def _describe(self, care: Care, name: ResourceName) -> bool:
         target = self.search.target_for(care, name)
