@@ -258,6 +258,17 @@ def test_a_run_between_attempts_is_its_holders(
     assert isinstance(decide(run, [unstarted(error=STOCKOUT)], USUAL, now, notes), expected)
 
 
+@pytest.mark.parametrize("name", ["AwaitingCapacity", "Submitting"])
+@pytest.mark.parametrize(("untold", "expected"), [(1, Hop), (0, Wait)])
+def test_whoever_has_begun_to_tell_an_end_goes_on_with_it(
+    *, untold: int, expected: type[Decision], name: str, a_run: Runs, unstarted: Jobs, now: datetime
+) -> None:
+    run = a_run(state_name=name, state_id="state-2")
+    notes = Notes(untold=untold, unstarted=frozenset({1}))
+
+    assert isinstance(decide(run, [unstarted(error=STOCKOUT)], USUAL, now, notes), expected)
+
+
 def test_a_refused_attempt_is_not_looked_for(a_run: Runs, now: datetime) -> None:
     run = a_run(labels={SETTLED_LABEL: "1"})
 

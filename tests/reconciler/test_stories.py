@@ -1,4 +1,4 @@
-"""Random stories: workers die, answers get lost, people cancel, machines are taken back.
+"""Random stories: workers die, answers get lost, clocks are wrong, people cancel, machines leave.
 
 Whatever happens, no run is lost, no attempt gets two jobs, no user code runs twice for an attempt,
 and no job outlives its run.  Each number is another story; the same number is the same story.
@@ -46,6 +46,7 @@ class Story:
         self.asked_to_end: set[str] = set()
         self.finished: set[str] = set()
         self.stopped: set[str] = set()
+        self.clocks: dict[str, float] = {}
         stage.list_lag_seconds = self.chance.choice([0, 0, 12, 40])
         stage.runs.mischief = self._prefect_fault
 
@@ -68,7 +69,8 @@ class Story:
 
     async def worker(self, name: str) -> Reconciler:
         """Start a worker."""
-        worker = await self.stage.worker(name, home=PLACES)
+        ahead = self.clocks.setdefault(name, self.chance.choice([-280, 0, 0, 280]))
+        worker = await self.stage.worker(name, home=PLACES, ahead=ahead)
         for place in PLACES:
             self.stage.gateway(place).mischief = self._vertex_fault
         return worker

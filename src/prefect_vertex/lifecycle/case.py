@@ -59,6 +59,8 @@ class Notes:
         unstarted: Attempts of which no container has claimed its start, read after their jobs were
             terminal.
         answered: The highest attempt whose end the run's walk has taken note of.
+        untold: The attempt whose end this process has begun to tell; whatever the run's state is by
+            now, it has yet to say what follows.
         last_sign: The run's last sign of life, as far as it was read.
         restarts: New attempts after a preemption or a reschedule; None: all but the first.
     """
@@ -77,6 +79,7 @@ class Notes:
     claimed_job_id: str = ""
     unstarted: frozenset[int] = frozenset()
     answered: int = 0
+    untold: int = 0
     restarts: int | None = None
     last_sign: datetime | None = None
 

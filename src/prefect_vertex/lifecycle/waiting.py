@@ -54,6 +54,8 @@ def decide_pending(case: Case) -> Decision:
 def _waits_for_next(case: Case) -> bool:
     """Whether the known job, though the newest that was announced, is not what it waits for."""
     newest = case.job.attempt if case.job is not None else 0
+    if newest and newest == case.notes.untold:
+        return False
     return case.run.waits_for_next and newest <= case.run.attempt
 
 

@@ -51,6 +51,7 @@ class Care:
         sent: What was last sent to be created.
         launch: What has been created of it, until its record is on its way.
         answer: The due attempt was refused; to be told until Prefect has taken it.
+        untold: An attempt whose end is being told: Prefect may have taken that without an answer.
         waits_for_capacity: The due attempt is put off until its walk's next pass.
         last_sign: The run's last sign of life by this machine's clock, where there is a limit to
             its silence.
@@ -100,6 +101,7 @@ class Care:
     sent: JobPlan | None = None
     launch: Launch | None = None
     answer: Answer | None = None
+    untold: int = 0
     waits_for_capacity: bool = False
     last_sign: datetime | None = None
     unstarted: frozenset[int] = frozenset()
@@ -148,6 +150,7 @@ class Care:
             claimed_job_id=self.claimed_job_id,
             unstarted=self.unstarted,
             answered=self.trail.answered,
+            untold=self.untold,
             restarts=self.trail.restarts if self.trail_text else None,
             last_sign=self.last_sign,
         )
@@ -249,7 +252,7 @@ class Care:
         """Forget the due attempt."""
         self.due_attempt, self.to_find, self.failed = 0, False, None
         self.submission = self.choice = self.answer = None
-        self.waits_for_capacity = False
+        self.waits_for_capacity, self.untold = False, 0
 
     def watch(self) -> None:
         """The run goes on: what was still to be found or refused here has begun elsewhere."""

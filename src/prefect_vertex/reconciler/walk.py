@@ -129,6 +129,10 @@ class Walker:
             Crash or Requeue where the walk ends here, else whether to look again at once.
         """
         mine = care.assignment is not None and view.holder == self._world.signature
+        if care.untold and not mine:
+            # Somebody else holds it by now, and goes on with it.
+            care.untold = 0
+            return True
         if not mine and not (care.adopted or care.holder_gone or view.holder == RELEASED):
             # Its holder has to say what follows; one that is silent for so long is gone.
             silence = timedelta(seconds=self._world.figures.unannounced_seconds)
@@ -155,6 +159,8 @@ class Walker:
         count = len(assignment.spec.candidates)
         trail = with_projects(trail, assignment)
         step = next_try(trail, count, assignment.capacity, now)
+        if answer.had_job:
+            care.untold = answer.attempt
         await self._settle(view, trail, answer)
         care.trail, care.trail_text = trail, format_trail(trail)
         if isinstance(step, Exhausted):
@@ -168,6 +174,7 @@ class Walker:
         self._tell(view, trail, trail.tries[-1], assignment.names, step)
         care.due_attempt = answer.attempt + 1 if answer.had_job else answer.attempt
         care.to_find = care.rescheduled = care.anew = False
+        care.untold = 0
         care.submission = care.choice = care.answer = None
         await self._publish(care, view, trail, message)
         return True
