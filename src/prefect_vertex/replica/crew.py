@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import FlowRunCreate, TaskRunCreate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
@@ -26,7 +27,6 @@ from prefect_vertex.lifecycle.run import (
     START_LABEL,
     TOLD_LABEL,
 )
-from prefect_vertex.replica.clients import client_of
 from prefect_vertex.replica.membership import Membership
 
 TASK_KEY = "prefect_vertex.replica"
@@ -66,7 +66,7 @@ class Crew:
     def __init__(self, member: Membership, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._member = member
         self._patience_seconds = patience_seconds
-        self._client = client_of(self)
+        self._client: SyncPrefectClient = get_client(sync_client=True)
 
     def run(self, run_id: UUID | str) -> FlowRun | None:
         """A run as it is now; None where it was deleted."""

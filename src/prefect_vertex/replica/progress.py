@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 
 from prefect_vertex.planning.addresses import trace_of
-from prefect_vertex.replica.clients import client_of
 from prefect_vertex.replica.meeting import Meeting
 from prefect_vertex.replica.membership import Membership
 from prefect_vertex.replica.signs import SignOfLife
@@ -30,7 +30,7 @@ class ProgressArtifact:
 
     def __init__(self, run_id: UUID | str) -> None:
         self._run_id = UUID(str(run_id))
-        self._client = client_of(self)
+        self._client: SyncPrefectClient = get_client(sync_client=True)
         self._artifact_id: UUID | None = None
         self._shown: tuple[float, str] | None = None
 
