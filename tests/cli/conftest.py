@@ -1,4 +1,4 @@
-"""A Prefect server with an emulator, for the commands that look at both."""
+"""A Prefect server with an emulator, for the commands that look at both; one alone for `plan`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import WorkPool
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from tests.cli.plan_site import Site
 from tests.laptop import opened_laptop
 
 from prefect_vertex.cli.app import app
@@ -89,3 +90,24 @@ def desk(_desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
             monkeypatch.setenv(name, value)
     with temporary_settings({PREFECT_API_URL: _desk.stack.api_url, PREFECT_HOME: tmp_path}):
         yield _desk
+
+
+@pytest.fixture(scope="session")
+def api_url() -> Iterator[str]:
+    """A real server on a free port, with a home of its own; each test brings its own pool."""
+    with opened_laptop("plan") as (stack, _):
+        yield stack.api_url
+
+
+@pytest.fixture
+def site(
+    api_url: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The command speaks to the server, on a machine that knows no credentials."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    settings = temporary_settings({PREFECT_API_URL: api_url, PREFECT_HOME: tmp_path})
+    with settings, SyncPrefectClient(api=api_url) as client:
+        yield Site(client, capsys)
