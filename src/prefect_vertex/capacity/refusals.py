@@ -7,7 +7,7 @@ that is missing.  What no row knows is "no room now", and is kept verbatim: a wa
 a place that was silently given up is not.
 
 Sources of the wordings: facts on CustomJob errors, sections 1.5 and 1.6, and on the forecasting
-submitter, sections 6 and 17; the samples are in tests/capacity/test_refusals.py.
+submitter, sections 6 and 17; the samples are in tests/capacity/test_refusals*.py.
 
 What kind of end a terminal job had, and whether a run that had started may be tried again at all,
 is for `lifecycle.diagnosis` and `lifecycle.verdicts` to say; here it is said where.
