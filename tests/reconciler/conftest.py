@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from anyio.abc import TaskStatus
+from tests.reconciler.log_scene import Scene
 
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import WORKER_LABEL, RunState
@@ -294,6 +295,12 @@ class Stage:
     def reschedule(self, run: Run) -> None:
         """The container is asked to end, and puts its run back to Scheduled."""
         self.runs.put(run.id, RunState.SCHEDULED, "AwaitingRetry")
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    """A worker's log lines, in memory."""
+    return Scene(stage)
 
 
 @pytest.fixture
