@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 
@@ -99,3 +101,16 @@ def test_a_trace_tells_the_place_and_the_causes_but_no_password() -> None:
     assert "hunter2" not in trace
     assert "in ask" in trace
     assert trace.count("for url 'http://…@host/api'") == 2
+
+
+@pytest.mark.parametrize("address", ["tcp://node:x,", "://", "http://", "redis://me:hunter2@h,"])
+def test_a_long_list_of_addresses_is_read_in_no_time(address: str) -> None:
+    """A worker that reads one does nothing else meanwhile: seconds would cost other runs."""
+    text = address * (100_000 // len(address))
+    began = time.process_time()
+    shown = without_user(text)
+    found = [*passwords_in(text)]
+
+    assert time.process_time() - began < 5
+    assert bool(found) == ("hunter2" in address)
+    assert "hunter2" not in shown

@@ -20,6 +20,8 @@ _SECRET = re.compile(
     r"|(?:(?<=http://)|(?<=https://))[^:/\s?#'\"]+@"
 )
 _REFERENCE = "{{"
+# What none of them reaches beyond.
+_WORD = re.compile(r"[^\s\"]+")
 
 
 def shown_url(url: str) -> str:
@@ -43,15 +45,32 @@ def passwords_in(text: str) -> Iterator[str]:
 
     A password alone is none of them: many a one is an ordinary word, such as postgres.
     """
-    for found in _SECRET.finditer(text):
-        user = found[0].removesuffix("@")
-        if _REFERENCE not in user:
-            yield user
+    for word in _WORD.finditer(text):
+        naming, _ = _naming(word[0])
+        for found in _SECRET.finditer(naming):
+            user = found[0].removesuffix("@")
+            if _REFERENCE not in user:
+                yield user
 
 
 def without_user(text: str) -> str:
     """A text in which the addresses name nobody."""
-    return _USER.sub("…@", text)
+
+    def plain(word: re.Match[str]) -> str:
+        naming, rest = _naming(word[0])
+        return _USER.sub("…@", naming) + rest
+
+    return _WORD.sub(plain, text)
+
+
+def _naming(word: str) -> tuple[str, str]:
+    """What may name somebody, and the rest.
+
+    Behind the last sign of it each address would be read to the end, in vain: a long list of them
+    would take minutes.
+    """
+    head, at, rest = word.rpartition("@")
+    return head + at, rest
 
 
 def told(error: BaseException) -> str:
