@@ -56,7 +56,7 @@ def walk(at: At, told: Build, a_job: Build, a_run: Build, a_try: Build) -> Calla
         chronicle: Chronicle = told(
             *jobs,
             run=a_run(RunState.COMPLETED, candidate="2:2:1"),
-            trail=Trail(tries=tries),
+            trail=Trail(tries=tries, answered=1),
             names=("A", "B", "C"),
             states=[Stay(state=RunState.COMPLETED, name="Completed", entered_at=at(1490))],
         )

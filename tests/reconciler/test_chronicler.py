@@ -162,6 +162,39 @@ async def test_every_attempt_of_a_walk_is_drawn(
         assert text in picture
 
 
+@pytest.mark.parametrize("ahead", [-120, 0, 4, 120])
+async def test_an_attempt_is_drawn_once_whatever_the_workers_clock_shows(
+    ahead: float, stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """What it notes of a job is dated by its own clock, and the job is not."""
+    worker = await drawing(ahead=ahead)
+    run, _ = await stage.submitted(worker, regions=["europe-west4"])
+    stage.move(stage.jobs(run)[0], "FAILED", STOCKOUT)
+    await stage.tick(4)
+    stage.start(run)
+    await stage.tick(2)
+    await draw(worker)
+
+    assert "2 attempts, the last one in europe-west4: running." in pages.page(run)
+    assert pages.picture(run).count("Attempt 1 ") == 1
+
+
+async def test_a_new_worker_draws_an_attempt_of_its_predecessor_once(
+    stage: Stage, pages: FakePages, drawing: Any
+) -> None:
+    """How far its clock is ahead it does not know yet."""
+    first = await drawing()
+    run, _ = await stage.submitted(first, regions=["europe-west4"])
+    await stage.kill(first)
+    stage.clock._now += 240
+    stage.move(stage.jobs(run)[0], "FAILED", STOCKOUT)
+    worker = await drawing()
+    await stage.tick(30)
+    await draw(worker)
+
+    assert pages.picture(run).count("Attempt 1 ") == 1
+
+
 async def test_another_worker_draws_the_same(stage: Stage, pages: FakePages, drawing: Any) -> None:
     """It has seen neither the first attempt nor the names of the candidates."""
     worker = await drawing("one")

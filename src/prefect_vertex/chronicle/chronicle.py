@@ -22,9 +22,6 @@ from prefect_vertex.lifecycle.snapshot import JobSnapshot
 from prefect_vertex.lifecycle.states import JobPhase
 from prefect_vertex.planning.scheduling import SPOT_STRATEGIES
 
-_SAME_MOMENT = timedelta(seconds=1)
-"""A label keeps milliseconds, Vertex AI microseconds."""
-
 _CLOCKS_DIFFER = timedelta(seconds=5)
 
 STOPPED_AFTER = "stopped after its run had ended"
@@ -161,8 +158,9 @@ def build_chronicle(sources: Sources) -> Chronicle:
     states = sorted(sources.states, key=lambda each: each.entered_at)
     jobs = _in_order(sources.jobs)
     tries = [*sources.trail.ruled_out, *sources.trail.tries]
-    records = [_of_job(job, sources, states, _try_of(job, tries)) for job in jobs]
-    told = [tried for job in jobs if (tried := _try_of(job, tries)) is not None]
+    told = [_try_of(job, jobs, sources.trail) for job in jobs]
+    pairs = zip(jobs, told, strict=True)
+    records = [_of_job(job, sources, states, tried) for job, tried in pairs]
     records += [_of_try(each, sources.names) for each in tries if each not in told]
     records.sort(key=lambda each: (each.began_at, each.attempt))
     last = states[-1] if states else None
@@ -220,13 +218,22 @@ def _of_try(tried: Try, names: Sequence[str]) -> AttemptRecord:
     )
 
 
-def _try_of(job: JobSnapshot, tries: Sequence[Try]) -> Try | None:
-    """The try that a job was; a refused create has its successor's number, and another time."""
-    for tried in tries:
-        near = abs(tried.begun_at - job.create_time) <= _SAME_MOMENT
-        if tried.attempt == job.attempt and near and job.is_terminal:
-            return tried
-    return None
+def _try_of(job: JobSnapshot, jobs: Sequence[JobSnapshot], trail: Trail) -> Try | None:
+    """The try that a job was; a refused create before it has its number too.
+
+    Times tell nothing of it: a try is dated by a worker's clock, a job by Vertex AI's.
+
+    Args:
+        job: It.
+        jobs: All of the run, the oldest first.
+        trail: What the run's walk has taken note of.
+    """
+    first = next(each for each in jobs if each.attempt == job.attempt)
+    if job is not first or not job.is_terminal or job.attempt > trail.answered:
+        return None
+    every = dict.fromkeys((*trail.past, *trail.ruled_out, *trail.tries))
+    last = next((each for each in reversed(every) if each.attempt == job.attempt), None)
+    return last if last in {*trail.ruled_out, *trail.tries} else None
 
 
 def _provisioning(job: JobSnapshot, states: Sequence[Stay], end: datetime) -> datetime | None:
