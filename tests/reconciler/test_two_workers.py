@@ -101,3 +101,36 @@ async def test_whoever_was_to_say_it_and_died_is_followed_by_another(stage: Stag
     await stage.tick(30)
 
     assert Counter(run.names)["Cancelled"] == 1
+
+
+async def test_a_process_that_no_list_of_workers_names_is_waited_for_in_vain_only_so_long(
+    stage: Stage,
+) -> None:
+    """Such as a command that settles runs: it may be stopped between its claim and its word."""
+    run = await seen_by_three(stage)
+    stage.runs.put(run.id, RunState.CANCELLING)
+    run.claims[f"prefect-vertex-end-{run.history[-1][2]}"] = "prefect-vertex/ended-since"
+    await stage.tick()
+    stage.move(stage.job(run), "CANCELLED", STOPPED)
+    for _ in range(20):
+        await look_together(stage)
+    assert run.name == "Cancelling"
+    for _ in range(30):
+        await look_together(stage)
+
+    assert Counter(run.names)["Cancelled"] == 1
+
+
+async def test_nor_does_it_keep_a_run_whose_worker_is_gone_from_the_others(stage: Stage) -> None:
+    first = await stage.worker("one")
+    run = stage.runs.add()
+    stage.pick_up(run, "one")
+    await stage.kill(first)
+    stage.runs.offline.add("one")
+    run.claims[f"prefect-vertex-adopt-{run.history[-1][2]}"] = "prefect-vertex/ended-since"
+    await stage.worker("two")
+    await stage.tick(20)
+    assert "Scheduled" not in run.names[1:]
+    await stage.tick(60)
+
+    assert run.name == "Scheduled"

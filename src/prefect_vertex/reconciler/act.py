@@ -71,7 +71,8 @@ class Actor:
         """
         if isinstance(decision, _ON_ITS_WORD) and await self.put_right(care, view):
             return True
-        if view is not None and isinstance(decision, _SAID_ONCE) and not await self._wins(view):
+        is_once = isinstance(decision, _SAID_ONCE)
+        if view is not None and is_once and not await self._wins(care, view, "end"):
             self._soon(care)
             return False
         if view is not None and _rests_on_the_run(care, decision):
@@ -141,10 +142,20 @@ class Actor:
         self._info(view, f"'{view.state_name}' reached Prefect late; the state before it is back.")
         return True
 
-    async def _wins(self, view: RunView) -> bool:
-        """Whether it is this process that says how the run goes on from the state that it is in."""
-        key = f"prefect-vertex-end-{view.state_id}"
-        return await win(self._world, view.id, key, is_gone=self._upkeep.is_process_gone)
+    async def _wins(self, care: Care, view: RunView, what: str) -> bool:
+        """Whether it is this process that says how the run goes on from the state that it is in.
+
+        One that was to say it and does not counts as gone in the end: a command that was stopped
+        stands in no list of workers, nor does a worker whose entry was deleted.
+        """
+        key, now = f"prefect-vertex-{what}-{view.state_id}", self._world.clock.now()
+        patience = timedelta(seconds=self._world.figures.unannounced_seconds)
+
+        def is_gone(owner: str) -> bool:
+            since = care.lost_to.setdefault((key, owner), now)
+            return self._upkeep.is_process_gone(owner) or now - since >= patience
+
+        return await win(self._world, view.id, key, is_gone=is_gone)
 
     async def _describe(self, care: Care, name: ResourceName) -> bool:
         target = self.search.target_for(care, name)
@@ -238,8 +249,7 @@ class Actor:
         return True
 
     async def _requeue(self, care: Care, view: RunView, message: str) -> bool:
-        key = f"prefect-vertex-adopt-{view.state_id}"
-        mine = await win(self._world, view.id, key, is_gone=self._upkeep.is_process_gone)
+        mine = await self._wins(care, view, "adopt")
         fresh = await self._world.runs.read(view.id)
         if not mine or fresh is None or fresh.state_id != view.state_id:
             self._soon(care)

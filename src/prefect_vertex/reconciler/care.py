@@ -66,6 +66,7 @@ class Care:
         said: Warnings about what it asks for that stand in its log.
         shown: Phases of which events and log lines were written, by job.
         orphaned_in: The id of the state in which the run's holder was found gone for certain.
+        lost_to: Since when another process was to say how the run goes on, by claim and process.
         sure_of: The id of the waiting state that is known to be no late word.
         unseeable_since: Since when a place that may hold its job cannot be seen.
         absences: Jobs that were answered with "not found".
@@ -113,6 +114,7 @@ class Care:
     counted: bool = False
     done: bool = False
     orphaned_in: str = ""
+    lost_to: dict[tuple[str, str], datetime] = field(default_factory=dict)
     sure_of: str = ""
     cancels: dict[tuple[str, str], datetime] = field(default_factory=dict)
     looks: tuple[datetime, ...] = ()
