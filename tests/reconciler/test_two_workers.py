@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
+from prefect_vertex.cli.jobs.deeds import settle
+from prefect_vertex.cli.jobs.looking import Look
 from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
 
@@ -134,3 +137,25 @@ async def test_nor_does_it_keep_a_run_whose_worker_is_gone_from_the_others(stage
     await stage.tick(60)
 
     assert run.name == "Scheduled"
+
+
+async def test_a_command_that_settles_runs_goes_on_at_once_where_a_worker_ended(
+    stage: Stage,
+) -> None:
+    """It is asked for when no worker is there; it has less time than others are waited for."""
+    dead = await stage.worker("one")
+    run, _ = await stage.running(dead)
+    stage.runs.put(run.id, RunState.CANCELLING)
+    stage.move(stage.job(run), "CANCELLED", STOPPED)
+    run.claims[f"prefect-vertex-end-{run.history[-1][2]}"] = dead.world.signature
+    await stage.kill(dead)
+    stage.runs.offline.add("one")
+    seen = Look(now=stage.wall.now())
+    (target,) = dead.world.home()
+    seen.see(stage.jobs(run), target)
+    world = replace(dead.world, worker_name="prefect-vertex-cli", instance="a-command")
+    told: list[str] = []
+    left = await settle(world, seen, [run.id], tell=told.append, seconds=0)
+
+    assert run.name == "Cancelled"
+    assert not left

@@ -128,6 +128,14 @@ class Reconciler:
         else:
             self._nudged.set()
 
+    async def read_workers(self) -> None:
+        """Learn which workers are gone, where nothing ticks; nothing is adopted.
+
+        Raises:
+            PrefectUnavailableError: The Prefect API failed.
+        """
+        await self._upkeep.mind_holders([], await self.world.runs.roster())
+
     @property
     def waiting_submissions(self) -> int:
         """Runs whose job this process has still to create, but for those that wait for machines."""

@@ -126,6 +126,7 @@ async def settle(
     troubles: dict[str, str] = {}
     async with Reconciler(telling) as reconciler:
         reconciler.book.update(cares)
+        await reconciler.read_workers()
         waiting = list(cares.values())
         while True:
             for care in waiting:
