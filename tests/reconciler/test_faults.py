@@ -18,6 +18,7 @@ from prefect_vertex.errors import (
     ServiceUnavailableError,
     ServiceVerdict,
 )
+from prefect_vertex.lifecycle.policy import RunPolicy
 from prefect_vertex.lifecycle.run import RunState
 from prefect_vertex.reconciler.recorder import Recorder
 from prefect_vertex.runs.port import PrefectUnavailableError
@@ -93,6 +94,18 @@ async def test_a_place_that_answers_nothing_holds_up_no_other(stage: Stage) -> N
     answer.set()
     await stage.tick(8)
     assert far.name == "Crashed"
+
+
+async def test_it_is_waited_for_no_longer_than_a_run_wants_its_job_watched(stage: Stage) -> None:
+    """The health check counts in these intervals."""
+    worker = await stage.worker(tick_seconds=600)
+    await stage.running(worker, policy=RunPolicy(poll_interval_seconds=1))
+    stage.gateway().script("list_live", until=anyio.Event())
+    with anyio.move_on_after(20) as patience:
+        await worker.tick()
+
+    assert not patience.cancelled_caught
+    assert worker.is_alive
 
 
 @every_code

@@ -193,7 +193,9 @@ class Reconciler:
         begun = self.world.clock.now()
         # Kept until acted upon: a change is seen once, and Prefect may fail below.
         targets = sorted(self._places.targets(), key=str)
-        self._wanted |= await self._observer.look(targets, self._entered)
+        # Not for longer than is between ticks, or the health check would miss some.
+        wait = min(self.interval, self.world.figures.tick_seconds)
+        self._wanted |= await self._observer.look(targets, self._entered, seconds=wait)
         # Prefect answers by its own clock.
         since = self.world.leads.prefect.there(self._ended_since)
         since -= timedelta(seconds=OVERLAP_SECONDS)

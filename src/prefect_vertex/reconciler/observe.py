@@ -54,18 +54,21 @@ class Observer:
         self.pages = 1
         """Pages that the busiest place took in the last look."""
 
-    async def look(self, targets: Iterable[Target], tasks: TaskGroup) -> set[str]:
+    async def look(
+        self, targets: Iterable[Target], tasks: TaskGroup, *, seconds: float
+    ) -> set[str]:
         """List every place that is not being listed; returns the runs whose jobs have changed.
 
         Args:
             targets: The places.
-            tasks: Where a question goes on whose answer takes longer than the pause between ticks.
+            tasks: Where a question goes on whose answer takes longer.
+            seconds: How long to wait for answers.
         """
         for target in targets:
             if target not in self._asked:
                 self._asked[target] = question = _Question(target)
                 tasks.start_soon(self._ask, question)
-        with anyio.move_on_after(self._world.figures.tick_seconds):
+        with anyio.move_on_after(seconds):
             for question in list(self._asked.values()):
                 await question.answered.wait()
         answered = [each for each in self._asked.values() if each.answered.is_set()]
