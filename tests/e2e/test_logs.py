@@ -85,6 +85,15 @@ class Scene:
         """Replica and text of each."""
         return [(log.name.rpartition(".")[2], log.message) for log in self.lines(run)]
 
+    def wait_for(self, run: FlowRun, *lines: tuple[str, str]) -> None:
+        """Wait until these are among its lines; where they do not come, say what the worker did."""
+        try:
+            until(lambda: set(lines) <= set(self.texts(run)), f"{lines} are there")
+        except AssertionError as error:
+            worker = self.installation.workers[POOL].output()
+            told = "\n".join([*map(str, self.texts(run)), worker[-4000:]])
+            raise AssertionError(f"{error}\n{told}") from None
+
     def reads(self) -> int:
         """How often entries have been read, or were to be."""
         counts = self.cloud.call("calls")["counts"].get("ListLogEntries", {})
@@ -140,8 +149,8 @@ def test_a_container_that_dies_before_python_shows_its_last_lines(
     """Once each, under the replica's name, beside what Vertex AI says of it."""
     run = installation.wait(scene.start(python_command=DIES, project="dead-project"))
     # Entries arrive in any order within their delay.
-    last = {("workerpool0-0", "loading"), ("workerpool0-0", MISSING), ("service", "Job failed.")}
-    until(lambda: last <= set(scene.texts(run)), "the last lines are there")
+    last = [("workerpool0-0", "loading"), ("workerpool0-0", MISSING), ("service", "Job failed.")]
+    scene.wait_for(run, *last)
     texts = scene.after_another_read(run)
 
     assert run.state.name == "Crashed"
@@ -166,8 +175,7 @@ def test_two_replicas_lines_appear_once_with_their_names(
         scene.start("--before 5", worker_count=2, replicas="command", project="two-project")
     )
     first = ("service", "Waiting for job to be provisioned.")
-    expected = {first, *(_of_several(replica) for replica in ("workerpool0-0", "workerpool1-0"))}
-    until(lambda: expected <= set(scene.texts(run)), "both replicas' lines are there")
+    scene.wait_for(run, first, *map(_of_several, ("workerpool0-0", "workerpool1-0")))
     texts = scene.after_another_read(run)
 
     assert run.state.name == "Completed"
@@ -182,15 +190,14 @@ def test_a_worker_that_was_killed_is_followed_without_a_double(
 ) -> None:
     """The next one knows from the run's own log what is there already."""
     run = scene.start(hold=str(tmp_path / "go"), project="killed-project")
-    until(lambda: ("workerpool0-0", "container 0") in scene.texts(run), "its line is there")
+    scene.wait_for(run, ("workerpool0-0", "container 0"))
     scene.kill_worker()
     scene.start_worker()
     installation.logs_with(run, "goes on with this run")
     (tmp_path / "go").touch()
     ended = installation.wait(run)
-    running = ("service", "Job is running.")
     # Reads are counted over all projects, those of earlier tests too.
-    until(lambda: running in scene.texts(run), "what came after the kill is there")
+    scene.wait_for(run, ("service", "Job is running."))
     texts = scene.after_another_read(run)
 
     assert ended.state.name == "Completed"
@@ -233,4 +240,4 @@ def test_a_log_that_does_not_answer_delays_no_outcome(
 
     assert run.state.name == "Crashed"
     assert told == []
-    until(lambda: ("workerpool0-0", MISSING) in scene.texts(run), "the last line is there")
+    scene.wait_for(run, ("workerpool0-0", MISSING))
