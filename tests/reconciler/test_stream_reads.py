@@ -242,3 +242,18 @@ async def test_a_service_that_does_not_answer_delays_no_outcome(stage: Stage, sc
     await scene.poll(streams, worker)
 
     assert (await ticket.wait_ended()).reason.value == "completed"
+
+
+async def test_a_job_known_by_its_name_is_in_the_project_that_its_run_names(
+    stage: Stage, scene: Scene
+) -> None:
+    """A name has a project's number, which home's project would answer to as well."""
+    worker = await stage.worker()
+    run = await scene.submitted(worker, project="odd")
+    (job,) = stage.jobs(run)
+    await stage.kill(worker)
+    heir = await stage.worker()
+    await stage.tick()
+
+    search = heir._attendant._actor.search
+    assert search.target_for(heir.book[run.id], job.resource_name).project == "odd"

@@ -107,6 +107,10 @@ class Search:
         """Where to ask for a job that is known by its name alone: its own location, always."""
         if (seen := care.targets.get(name.key)) is not None:
             return seen
+        project, location = care.seen.place if care.seen is not None else ("", "")
+        if project and location == name.location:
+            # A name has the project's number, so home would do as well, with the wrong project.
+            return self._known_target(project, location)
         known = [*care.targets.values(), *sorted(self._world.home(), key=str)]
         if care.candidate is not None:
             known.insert(0, care.candidate.target)
