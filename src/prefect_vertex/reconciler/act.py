@@ -63,7 +63,7 @@ class Actor:
         self.walker = Walker(world)
         self.submitter = Submitter(world, self.walker)
 
-    async def carry_out(self, care: Care, view: RunView | None, decision: Decision) -> bool:  # noqa: C901, PLR0911, PLR0912 - a dispatch
+    async def carry_out(self, care: Care, view: RunView | None, decision: Decision) -> bool:
         """Do it.
 
         Returns:
@@ -82,6 +82,9 @@ class Actor:
                 return True
         if unseen := await settle_followers(self._world, care, view, decision):
             return await self._describe(care, unseen)
+        return await self._do(care, view, decision)
+
+    async def _do(self, care: Care, view: RunView | None, decision: Decision) -> bool:  # noqa: C901, PLR0911, PLR0912 - a dispatch
         match decision:
             case Wait(until):
                 care.look_at = until
